@@ -4,6 +4,8 @@
 //! are none.
 
 #[cfg(feature = "udp")]
+mod driving;
+#[cfg(feature = "udp")]
 mod faulted_socket;
 #[cfg(feature = "udp")]
 mod memory;
@@ -18,6 +20,8 @@ mod socket_drivers;
 #[cfg(not(feature = "udp"))]
 mod without;
 
+#[cfg(feature = "udp")]
+pub(crate) use driving::{CarriedWatch, Driving};
 #[cfg(feature = "udp")]
 pub(crate) use faulted_socket::FaultedSocket;
 #[cfg(feature = "udp")]

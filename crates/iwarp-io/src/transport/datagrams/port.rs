@@ -1,11 +1,11 @@
-//! A UDP socket whose datagrams several users share, each with a completion queue of its own.
+//! A UDP socket shared by several users, which each have a completion queue.
 //!
 //! A user [watches](DatagramPort::watch) the port in the domain of its queue. A thread that drives one of these domains receives the datagrams
-//! of all users. As long as nobody watches, the driver's control domain drives the port.
+//! of all users. While there is none, the driver's control domain drives the port.
 
 use std::io;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,14 @@ use parking_lot::Mutex;
 
 use super::owner::DatagramOwner;
 use super::{
-    BATCH, FaultedSocket, LONGEST_TRAIN, Outgoing, PlainSocket, Socket, SocketDrivers, with_memory,
+    BATCH, CarriedWatch, Driving, FaultedSocket, LONGEST_TRAIN, Outgoing, PlainSocket, Socket,
+    SocketDrivers, with_memory,
 };
 use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::log::targets;
 use crate::progress::Edges;
-use crate::progress::Watch;
 use crate::progress::domain::{Domain, Source, Turn};
-use crate::progress::set::{Set, SourceId};
 use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
 use crate::progress::timers::{Timed, TimerKey};
 use crate::transport::both_ports::ReservedUdp;
@@ -32,12 +31,8 @@ const VISITS: usize = 32;
 /// The time after which a socket that was full is tried again.
 const FULL: Duration = Duration::from_millis(1);
 
-/// No deadline, in nanoseconds.
-const NEVER: u64 = u64::MAX;
-
 /// A UDP socket at one address. A thread that drives the domain of one of its users receives the datagrams of all.
 pub struct DatagramPort<O: DatagramOwner> {
-    this: Weak<Self>,
     socket: Socket,
     local: SocketAddr,
     environment: Environment,
@@ -49,29 +44,7 @@ pub struct DatagramPort<O: DatagramOwner> {
     unread: AtomicBool,
     /// The owner waits for [`DatagramOwner::has_room`] until this time.
     retry: Mutex<Option<Instant>>,
-    home: Mutex<Home>,
-    timer: Mutex<Option<TimerKey>>,
-    /// The time of the next deadline, in nanoseconds after `beginning`, or [`NEVER`].
-    due: AtomicU64,
-    beginning: Instant,
-}
-
-/// While no set holds a source of the port, the control domain drives the port itself.
-struct Home {
-    source: Arc<CarriedSource>,
-    token: Option<u64>,
-    /// Sources that sets hold.
-    held: usize,
-    closed: bool,
-}
-
-/// Sets identify a source of the port by the source itself.
-struct PortWatch<'a>(&'a Arc<CarriedSource>);
-
-impl Watch<Set> for PortWatch<'_> {
-    fn id(&self) -> SourceId<'_> {
-        SourceId::Carried(self.0)
-    }
+    driving: Driving<Self>,
 }
 
 impl<O: DatagramOwner> std::fmt::Debug for DatagramPort<O> {
@@ -101,7 +74,7 @@ impl<O: DatagramOwner> std::fmt::Debug for WatchedPort<O> {
 
 impl<O: DatagramOwner> Drop for WatchedPort<O> {
     fn drop(&mut self) {
-        self.domain.remove(&PortWatch(&self.source), self.token);
+        self.domain.remove(&CarriedWatch(&self.source), self.token);
     }
 }
 
@@ -138,8 +111,8 @@ impl<O: DatagramOwner> DatagramPort<O> {
         };
         let local = socket.local()?;
         let faults = faults.and_then(|faults| faults.datagrams(false));
+        let beginning = environment.now();
         let port = Arc::new_cyclic(|this: &Weak<Self>| Self {
-            this: this.clone(),
             socket: match faults {
                 None => Socket::Plain(socket),
                 Some(faults) => {
@@ -150,24 +123,38 @@ impl<O: DatagramOwner> DatagramPort<O> {
                 }
             },
             local,
-            beginning: environment.now(),
             environment,
             drivers,
             owner,
             receiving: Mutex::default(),
             unread: AtomicBool::new(false),
             retry: Mutex::new(None),
-            home: Mutex::new(Home {
-                source: CarriedSource::silent(this.clone()),
-                token: None,
-                held: 0,
-                closed: false,
-            }),
-            timer: Mutex::new(None),
-            due: AtomicU64::new(NEVER),
+            driving: Driving::new(this.clone(), beginning),
         });
-        port.settle_home(&mut port.home.lock());
+        port.driving.settle(Some(&port.drivers));
         Ok(port)
+    }
+
+    /// Opens a port with this number at each of `addresses`, as [`open`](Self::open) does.
+    ///
+    /// # Errors
+    ///
+    /// The first failure, with the address where it happened.
+    pub fn open_at_each<'a>(
+        environment: &Environment,
+        drivers: &SocketDrivers,
+        reserved: &ReservedUdp,
+        (addresses, port): (impl IntoIterator<Item = &'a IpAddr>, u16),
+        faults: Option<&Arc<Faults>>,
+        owner: &Weak<O>,
+    ) -> Result<Vec<Arc<Self>>, (SocketAddr, io::Error)> {
+        let open = |ip: &IpAddr| {
+            let local = SocketAddr::new(*ip, port);
+            let (drivers, owner) = (drivers.clone(), owner.clone());
+            Self::open(environment, drivers, reserved, local, faults, owner)
+                .map_err(|error| (local, error))
+        };
+        addresses.into_iter().map(open).collect()
     }
 
     /// The address.
@@ -213,9 +200,9 @@ impl<O: DatagramOwner> DatagramPort<O> {
     ///
     /// Those of the system, when it refuses to watch the socket.
     pub fn watch(self: &Arc<Self>, domain: &Arc<Domain>) -> io::Result<WatchedPort<O>> {
-        let source = CarriedSource::new(self.this.clone());
+        let source = self.driving.source();
         let at: Arc<dyn Source> = Arc::new(Nothing);
-        let token = domain.add(&PortWatch(&source), Arc::downgrade(&at), Edges::READ)?;
+        let token = domain.add(&CarriedWatch(&source), Arc::downgrade(&at), Edges::READ)?;
         Ok(WatchedPort {
             port: Arc::clone(self),
             source,
@@ -225,34 +212,9 @@ impl<O: DatagramOwner> DatagramPort<O> {
         })
     }
 
-    /// Nobody drives the port any more, so that its socket is closed as soon as nobody watches it.
+    /// Ends the control domain's part, so that the socket is closed as soon as no user watches it.
     pub fn close(&self) {
-        let mut home = self.home.lock();
-        home.closed = true;
-        self.settle_home(&mut home);
-    }
-
-    /// Makes the control domain drive the port exactly while no set holds a source of it.
-    fn settle_home(&self, home: &mut Home) {
-        let source = Arc::clone(&home.source);
-        let watch = PortWatch(&source);
-        let control = &self.drivers.control;
-        match home.token {
-            None if home.held == 0 && !home.closed => {
-                let at_home: Weak<dyn Source> = self.this.clone();
-                match control.add(&watch, at_home, Edges::READ) {
-                    Ok(token) => home.token = Some(token),
-                    Err(error) => {
-                        limited!(error, target: targets::UDP, %error, "a UDP socket cannot be watched");
-                    }
-                }
-            }
-            Some(token) if home.held > 0 || home.closed => {
-                control.remove(&watch, token);
-                home.token = None;
-            }
-            _ => {}
-        }
+        self.driving.close(Some(&self.drivers));
     }
 
     /// Takes datagrams, and passes them to the owner.
@@ -269,11 +231,11 @@ impl<O: DatagramOwner> DatagramPort<O> {
                 break;
             }
         }
-        // Nobody here asks whether there is a socket at the peer's address.
+        // A report that the peer has no socket is of no use here.
         while self.socket.take_refused().is_some() {}
         self.unread.store(unread, Ordering::Relaxed);
         if !unread {
-            self.arm();
+            self.driving.arm(Some(&self.drivers), &self.socket);
         }
         drop(receiving);
         if !deferred.is_empty()
@@ -316,13 +278,6 @@ impl<O: DatagramOwner> DatagramPort<O> {
         })
     }
 
-    /// Makes the sets report the next datagram.
-    fn arm(&self) {
-        if let CarrierId::Descriptor(socket) = self.socket.id() {
-            self.drivers.control.arm(&socket, Edges::READ);
-        }
-    }
-
     /// Sets the time of the next deadline, and the timer of the background thread.
     fn plan(&self) {
         let now = self.environment.now();
@@ -333,26 +288,8 @@ impl<O: DatagramOwner> DatagramPort<O> {
             self.socket.next_deadline(now),
         ];
         let next = deadlines.into_iter().flatten().min();
-        let due = next.map_or(NEVER, |at| self.nanoseconds(at));
-        let former = self.due.swap(due, Ordering::Relaxed);
-        let Some(next) = next else {
-            return;
-        };
-        let mut timer = self.timer.lock();
-        if timer.is_some() && former <= due {
-            return; // the timer then plans anew
-        }
-        let background = &self.drivers.background;
-        if let Some(key) = timer.take() {
-            background.cancel_timer(key);
-        }
-        *timer = Some(background.set_timer(next, self.this.clone()));
-    }
-
-    /// Converts a time to nanoseconds after `beginning`.
-    fn nanoseconds(&self, at: Instant) -> u64 {
-        let time = at.saturating_duration_since(self.beginning);
-        u64::try_from(time.as_nanos()).unwrap_or(NEVER)
+        self.driving.set_due(next);
+        self.driving.set_timer(Some(&self.drivers), next);
     }
 }
 
@@ -366,18 +303,11 @@ impl<O: DatagramOwner> Carrier for DatagramPort<O> {
     }
 
     fn is_due(&self) -> bool {
-        let due = self.due.load(Ordering::Relaxed);
-        due != NEVER && self.nanoseconds(self.environment.now()) >= due
+        self.driving.is_due(|| self.environment.now())
     }
 
     fn held(&self, held: bool) {
-        let mut home = self.home.lock();
-        if held {
-            home.held += 1;
-        } else {
-            home.held -= 1;
-        }
-        self.settle_home(&mut home);
+        self.driving.held(Some(&self.drivers), held);
     }
 }
 
@@ -390,14 +320,15 @@ impl<O: DatagramOwner> Source for DatagramPort<O> {
 
 impl<O: DatagramOwner> Timed for DatagramPort<O> {
     fn expired(&self, key: TimerKey, _: Instant) {
-        self.timer.lock().take_if(|own| *own == key);
+        self.driving.timer_expired(key);
         self.receive();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, UdpSocket};
+    use std::net::UdpSocket;
+    use std::sync::atomic::AtomicU64;
 
     use super::*;
     use crate::buffers::Buffers;
@@ -557,11 +488,12 @@ mod tests {
         };
         let world = World::new(1, conditions);
         let (from, to) = (Host::simulated(&world, 1), Host::simulated(&world, 2));
+        let beginning = world.now();
         let error = from.port.send(to.port.local(), b"x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
         while from.keeper.rooms.load(Ordering::Relaxed) == 0 {
             assert!(world.step(), "nothing will ever happen");
         }
-        assert_eq!(world.now() - from.port.beginning, FULL);
+        assert_eq!(world.now() - beginning, FULL);
     }
 }

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::marker::PhantomData;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 
 use super::owner::DatagramOwner;
@@ -37,6 +37,23 @@ impl<O: DatagramOwner> NoDatagramPort<O> {
         _: Weak<O>,
     ) -> io::Result<Arc<Self>> {
         Err(Errno::OPNOTSUPP.into())
+    }
+
+    /// Fails, unless there is no address.
+    ///
+    /// # Errors
+    ///
+    /// `EOPNOTSUPP`, with the first address.
+    pub fn open_at_each<'a>(
+        _: &Environment,
+        _: &SocketDrivers,
+        _: &ReservedUdp,
+        (addresses, port): (impl IntoIterator<Item = &'a IpAddr>, u16),
+        _: Option<&Arc<Faults>>,
+        _: &Weak<O>,
+    ) -> Result<Vec<Arc<Self>>, (SocketAddr, io::Error)> {
+        let fail = |ip: &IpAddr| Err((SocketAddr::new(*ip, port), Errno::OPNOTSUPP.into()));
+        addresses.into_iter().map(fail).collect()
     }
 
     /// The address.

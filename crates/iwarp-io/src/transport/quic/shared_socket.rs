@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,13 +20,13 @@ use crate::environment::Environment;
 use crate::faults::Faults;
 use crate::log::targets;
 use crate::progress::domain::{Domain, Source, Turn};
-use crate::progress::set::SourceId;
 use crate::progress::shared_descriptor::{CarriedSource, Carrier, CarrierId};
 use crate::progress::timers::{Timed, TimerKey};
-use crate::progress::{Edges, Readiness, Set, Watch};
+use crate::progress::{Edges, Readiness, Set};
 use crate::system_call::is_refusal;
 use crate::transport::datagrams::{
-    BATCH, FaultedSocket, LONGEST_TRAIN, PlainSocket, Socket, SocketDrivers, with_memory,
+    BATCH, CarriedWatch, Driving, FaultedSocket, LONGEST_TRAIN, PlainSocket, Socket, SocketDrivers,
+    with_memory,
 };
 
 /// The most receives of one call, so that a flood does not keep the driver from other work for long.
@@ -63,23 +62,7 @@ pub(super) struct SharedSocket {
     local: SocketAddr,
     around: Surroundings,
     state: Mutex<QuicEndpoint>,
-    /// The timer of the background thread.
-    timer: Mutex<Option<TimerKey>>,
-    /// The time at which it is due, in nanoseconds after `beginning`; `u64::MAX` without one.
-    timer_due: AtomicU64,
-    home: Mutex<Home>,
-    /// The time of the next deadline, in nanoseconds after `beginning`; `u64::MAX` for never.
-    due: AtomicU64,
-    beginning: Instant,
-}
-
-/// While no set holds a stream of the socket, the control domain drives the socket itself.
-struct Home {
-    source: Arc<CarriedSource>,
-    token: Option<u64>,
-    /// Streams that sets hold.
-    held: usize,
-    closed: bool,
+    driving: Driving<Self>,
 }
 
 impl std::fmt::Debug for SharedSocket {
@@ -87,15 +70,6 @@ impl std::fmt::Debug for SharedSocket {
         f.debug_struct("SharedSocket")
             .field("local", &self.local)
             .finish_non_exhaustive()
-    }
-}
-
-/// The control domain identifies the source by the source itself.
-struct HomeWatch<'a>(&'a Arc<CarriedSource>);
-
-impl Watch<Set> for HomeWatch<'_> {
-    fn id(&self) -> SourceId<'_> {
-        SourceId::Carried(self.0)
     }
 }
 
@@ -152,18 +126,9 @@ impl SharedSocket {
                 (refusals, in_flight),
                 undelivered,
             )),
-            timer: Mutex::new(None),
-            timer_due: AtomicU64::new(u64::MAX),
-            home: Mutex::new(Home {
-                source: CarriedSource::silent(this.clone()),
-                token: None,
-                held: 0,
-                closed: false,
-            }),
-            due: AtomicU64::new(u64::MAX),
-            beginning,
+            driving: Driving::new(this.clone(), beginning),
         });
-        shared.settle_home(&mut shared.home.lock());
+        shared.driving.settle(shared.drivers());
         Ok(shared)
     }
 
@@ -175,29 +140,8 @@ impl SharedSocket {
         &self.around.environment
     }
 
-    /// Makes the control domain drive the socket exactly while no set holds a stream of it.
-    fn settle_home(&self, home: &mut Home) {
-        let Some(drivers) = self.around.drivers.get() else {
-            return;
-        };
-        let source = Arc::clone(&home.source);
-        let watch = HomeWatch(&source);
-        match home.token {
-            None if home.held == 0 && !home.closed => {
-                let at_home: Weak<dyn Source> = self.this.clone();
-                match drivers.control.add(&watch, at_home, Edges::READ) {
-                    Ok(token) => home.token = Some(token),
-                    Err(error) => {
-                        limited!(error, target: targets::UDP, %error, "a UDP socket cannot be watched; it is driven by its time limits only");
-                    }
-                }
-            }
-            Some(token) if home.held > 0 || home.closed => {
-                drivers.control.remove(&watch, token);
-                home.token = None;
-            }
-            _ => {}
-        }
+    fn drivers(&self) -> Option<&SocketDrivers> {
+        self.around.drivers.get()
     }
 
     /// Calls `act` with the state, then raises the sources that became ready and sets the next deadline.
@@ -230,13 +174,11 @@ impl SharedSocket {
         ];
         let next = deadlines.into_iter().flatten().min();
         let unused = state.take_unused();
-        let due = if state.owes() {
-            Some(self.beginning)
+        if state.owes() {
+            self.driving.set_overdue();
         } else {
-            next
-        };
-        let due = due.map_or(u64::MAX, |at| self.nanoseconds(at));
-        self.due.store(due, Ordering::Relaxed);
+            self.driving.set_due(next);
+        }
         drop(state);
         if !raised.is_empty() {
             self.moved();
@@ -247,7 +189,7 @@ impl SharedSocket {
             }
             source.raise(edges);
         }
-        self.set_timer(next);
+        self.driving.set_timer(self.drivers(), next);
         if unused && let Some(owner) = self.around.owner.upgrade() {
             owner.unused(self);
         }
@@ -263,7 +205,7 @@ impl SharedSocket {
 
     /// A source for a stream on this socket.
     pub(super) fn source(&self) -> Arc<CarriedSource> {
-        CarriedSource::new(self.this.clone())
+        self.driving.source()
     }
 
     /// Handles datagrams that have arrived, and deadlines that have passed. If many datagrams have arrived, `with` continues.
@@ -298,20 +240,11 @@ impl SharedSocket {
             }
         });
         if !state.unread {
-            self.arm();
+            self.driving.arm(self.drivers(), &self.socket);
         }
         state.take_in(outside);
         while let Some(remote) = self.socket.take_refused() {
             state.refused(outside, remote, Errno::CONNREFUSED);
-        }
-    }
-
-    /// Makes the sets report the next datagram. A call has found fewer datagrams than it has room for.
-    fn arm(&self) {
-        if let Some(drivers) = self.around.drivers.get()
-            && let CarrierId::Descriptor(socket) = self.socket.id()
-        {
-            drivers.control.arm(&socket, Edges::READ);
         }
     }
 
@@ -325,7 +258,7 @@ impl SharedSocket {
 
     /// Asks the system if there is a socket at the address of a peer.
     fn probe(&self, remote: SocketAddr) -> io::Result<Option<Probing>> {
-        let Some(drivers) = self.around.drivers.get() else {
+        let Some(drivers) = self.drivers() else {
             return Ok(None);
         };
         if self.socket.is_simulated() {
@@ -375,34 +308,6 @@ impl SharedSocket {
         }
     }
 
-    /// Converts a time to nanoseconds after `beginning`.
-    fn nanoseconds(&self, at: Instant) -> u64 {
-        let time = at.saturating_duration_since(self.beginning);
-        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn set_timer(&self, next: Option<Instant>) {
-        let (Some(drivers), Some(next)) = (self.around.drivers.get(), next) else {
-            return;
-        };
-        let due = self.nanoseconds(next);
-        // The thread wakes early, and then sets the time anew. It announces this before it looks at the state, so a thread that finds it
-        // about to wake has changed the state before.
-        if self.timer_due.load(Ordering::Relaxed) <= due {
-            return;
-        }
-        let mut timer = self.timer.lock();
-        if self.timer_due.load(Ordering::Relaxed) <= due {
-            return;
-        }
-        if let Some(key) = timer.take() {
-            drivers.background.cancel_timer(key);
-        }
-        let target: Weak<dyn Timed> = self.this.clone();
-        *timer = Some(drivers.background.set_timer(next, target));
-        self.timer_due.store(due, Ordering::Relaxed);
-    }
-
     /// Returns true if the socket is unused.
     pub(super) fn is_unused(&self) -> bool {
         self.state.lock().is_unused()
@@ -436,7 +341,7 @@ impl SharedSocket {
 
     /// A set for a wait outside all domains, beside the sets of the adapter.
     fn own_set(&self) -> io::Result<Set> {
-        match self.around.drivers.get() {
+        match self.drivers() {
             Some(drivers) => drivers.control.set().another(),
             None => Set::in_environment(&self.around.environment),
         }
@@ -448,8 +353,8 @@ impl SharedSocket {
         if let Environment::Sim(world) = &self.around.environment {
             passes = world.step_until(world.now().checked_add(limit));
         } else if let Ok(set) = self.own_set() {
-            let source = CarriedSource::silent(self.this.clone());
-            let _ = set.add_stream(&HomeWatch(&source), 0, Edges::READ);
+            let source = self.driving.silent_source();
+            let _ = set.add_stream(&CarriedWatch(&source), 0, Edges::READ);
             let _ = set.wait(Some(limit), |_| {});
         }
         self.drive();
@@ -459,9 +364,7 @@ impl SharedSocket {
     /// Closes all connections, and the socket as soon as no stream on it has a user any more.
     pub(super) fn close(&self) {
         self.with(|state, outside| state.close_all(outside));
-        let mut home = self.home.lock();
-        home.closed = true;
-        self.settle_home(&mut home);
+        self.driving.close(self.drivers());
     }
 }
 
@@ -475,19 +378,11 @@ impl Carrier for SharedSocket {
     }
 
     fn is_due(&self) -> bool {
-        let due = self.due.load(Ordering::Relaxed);
-        let time = || self.around.environment.now() - self.beginning;
-        due != u64::MAX && time().as_nanos() >= u128::from(due)
+        self.driving.is_due(|| self.around.environment.now())
     }
 
     fn held(&self, held: bool) {
-        let mut home = self.home.lock();
-        if held {
-            home.held += 1;
-        } else {
-            home.held -= 1;
-        }
-        self.settle_home(&mut home);
+        self.driving.held(self.drivers(), held);
     }
 }
 
@@ -500,12 +395,7 @@ impl Source for SharedSocket {
 
 impl Timed for SharedSocket {
     fn expired(&self, key: TimerKey, _: Instant) {
-        let mut timer = self.timer.lock();
-        if timer.as_ref().is_some_and(|known| *known == key) {
-            *timer = None;
-            self.timer_due.store(u64::MAX, Ordering::Relaxed);
-        }
-        drop(timer);
+        self.driving.timer_expired(key);
         self.with(|state, outside| {
             let due = self.socket.next_deadline(outside.now);
             if state.unread || due.is_some_and(|due| due <= outside.now) {

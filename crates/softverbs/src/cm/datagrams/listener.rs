@@ -89,23 +89,21 @@ impl<I: RequestTaker> DatagramListener<I> {
     ) -> io::Result<Arc<Self>> {
         let mut failed = None;
         let service = Arc::new_cyclic(|this: &Weak<Self>| {
-            let open = |ip: &IpAddr| {
-                let local = SocketAddr::new(*ip, port);
-                DatagramPort::open(
-                    &driver.environment,
-                    driver.socket_drivers(),
-                    reserved,
-                    local,
-                    faults,
-                    this.clone(),
-                )
-                .map_err(|error| failed = Some(error))
-                .ok()
-            };
+            let ports = DatagramPort::open_at_each(
+                &driver.environment,
+                &driver.socket_drivers(),
+                reserved,
+                (addresses, port),
+                faults,
+                this,
+            );
             Self {
                 this: this.clone(),
                 listener,
-                ports: addresses.iter().filter_map(open).collect(),
+                ports: ports.unwrap_or_else(|(_, error)| {
+                    failed = Some(error);
+                    Vec::new()
+                }),
                 state: Mutex::default(),
             }
         });

@@ -68,24 +68,20 @@ impl UdSockets {
         let driver = &engine.driver;
         let mut failed = None;
         let sockets = Arc::new_cyclic(|this: &Weak<Self>| {
-            let open = |ip: &IpAddr| {
-                let local = SocketAddr::new(*ip, port);
-                let faults = process.faults.as_ref();
-                DatagramPort::open(
-                    &driver.environment,
-                    driver.socket_drivers(),
-                    reserved,
-                    local,
-                    faults,
-                    this.clone(),
-                )
-                .map_err(|error| failed = Some((local, error)))
-                .ok()
-            };
-            let addresses = device.interface().addresses.iter();
+            let ports = DatagramPort::open_at_each(
+                &driver.environment,
+                &driver.socket_drivers(),
+                reserved,
+                (&device.interface().addresses, port),
+                process.faults.as_ref(),
+                this,
+            );
             Self {
                 process: process.this.clone(),
-                ports: addresses.filter_map(open).collect(),
+                ports: ports.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    Vec::new()
+                }),
                 pairs: Mutex::default(),
             }
         });
