@@ -6,12 +6,11 @@
 //! Responses among them are handled at once. When a Receive is there, all octets are handled in their order
 //! ([`Connection::handle_kept`]), but Responses that were handled before are only counted.
 //!
-//! The connection remembers up to where in the stream it has looked, and how far the Response there has come. An FPDU that is wrong in any way
-//! ends the look ahead, and is judged when its turn comes.
+//! The connection remembers the position in the stream at which its look ahead ended, and the state of an unfinished Response there. A malformed
+//! FPDU ends the look ahead, and is judged when its turn comes.
 
 use super::config::StreamEnd;
 use super::connection::Connection;
-use super::event::Notice;
 use super::fault::Fault;
 use super::phase::Phase;
 use super::receives::ReceiveSource;
@@ -99,13 +98,9 @@ impl Connection {
                 self.rx.ahead = None;
                 break;
             };
-            match self.handle_again(ulpdu, mem, receives) {
-                Ok(Handled::Done) => {}
-                Ok(Handled::Stalled) => {
-                    self.raise(Notice::Stalled);
-                    break;
-                }
-                Err(fault) => self.segment_fails(fault, ulpdu),
+            let handled = self.handle_again(ulpdu, mem, receives);
+            if !self.advances(handled, ulpdu) {
+                break;
             }
             at += consumed;
             self.count_frame(consumed);

@@ -36,6 +36,20 @@ impl Connection {
         needed.saturating_sub(self.receive.posted())
     }
 
+    /// Acts on the outcome of a segment. Returns false if the segment waits for a Receive, so that its FPDU is not consumed.
+    #[inline]
+    pub(super) fn advances(&mut self, handled: Result<Handled, Fault>, ulpdu: &[u8]) -> bool {
+        match handled {
+            Ok(Handled::Done) => {}
+            Ok(Handled::Stalled) => {
+                self.raise(Notice::Stalled);
+                return false;
+            }
+            Err(fault) => self.segment_fails(fault, ulpdu),
+        }
+        true
+    }
+
     /// Handles the whole FPDUs in `input`, and the front of a long FPDU that is placed while it arrives. Returns how many octets were
     /// consumed. Ends when the number of FPDUs of the stream has reached `last`.
     pub(super) fn take_frames(
@@ -60,13 +74,9 @@ impl Connection {
                     break;
                 }
                 Ok(Fpdu::Complete { ulpdu, consumed }) => {
-                    match self.handle_ulpdu(ulpdu, mem, receives) {
-                        Ok(Handled::Done) => {}
-                        Ok(Handled::Stalled) => {
-                            self.raise(Notice::Stalled);
-                            break;
-                        }
-                        Err(fault) => self.segment_fails(fault, ulpdu),
+                    let handled = self.handle_ulpdu(ulpdu, mem, receives);
+                    if !self.advances(handled, ulpdu) {
+                        break;
                     }
                     at += consumed;
                     self.count_frame(consumed);
@@ -95,13 +105,9 @@ impl Connection {
                     break;
                 }
                 Ok(Fpdu::Complete { ulpdu, consumed }) => {
-                    match self.handle_apart(ulpdu, mem, receives) {
-                        Ok(Handled::Done) => {}
-                        Ok(Handled::Stalled) => {
-                            self.raise(Notice::Stalled);
-                            break;
-                        }
-                        Err(fault) => self.segment_fails(fault, ulpdu),
+                    let handled = self.handle_apart(ulpdu, mem, receives);
+                    if !self.advances(handled, ulpdu) {
+                        break;
                     }
                     at += consumed;
                     self.count_frame(consumed);
