@@ -65,7 +65,7 @@ impl CmId {
         Ok(port)
     }
 
-    /// The addresses of the machine that an unspecified address stands for.
+    /// The addresses of the machine that an unspecified address means.
     fn all_of(&self, ip: IpAddr, one_family: bool) -> Vec<IpAddr> {
         let both = ip.is_ipv6() && !one_family;
         let all = self.process.all_addresses();

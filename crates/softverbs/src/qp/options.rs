@@ -19,7 +19,7 @@ pub enum Service {
     Reliable = 2,
     /// `IBV_QPT_UC`: messages arrive in order, and those that the peer cannot take are dropped.
     Unreliable = 3,
-    /// `IBV_QPT_UD`: each message is a datagram to a queue pair of its own choice, and may get lost.
+    /// `IBV_QPT_UD`: each message is a datagram that names its receiver, and may get lost.
     Datagram = 4,
 }
 

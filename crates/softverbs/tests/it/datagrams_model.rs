@@ -1,7 +1,7 @@
 //! Queue pairs for datagrams do arbitrary things in a simulated network that loses, repeats and delays datagrams, and a plain model checks what
 //! their programs see.
 //!
-//! Each message is a number that nobody else sends. A Receive that succeeds has the octets of one message to its queue pair, in the life of the
+//! Each message is a unique number. A Receive that succeeds has the octets of one message to its queue pair, in the life of the
 //! queue pair in which the message was sent or in a later one, with the number and the address of the queue pair that has sent it. No message is
 //! received more often than the network has repeated it. Each request ends once, and with RESET not at all. What was sent and not received was
 //! dropped, and is counted: by the network or by the receiver.

@@ -451,7 +451,7 @@ fn every_pair_connects_once_for_each_life() {
     each_seed(SEEDS, run);
 }
 
-/// Runs the seeds that the environment asks for, or so many. Says which one has failed.
+/// Runs the seeds that the environment asks for, or the first `ordinary` ones. Names the seed that fails.
 pub(crate) fn each_seed(ordinary: u64, run: fn(u64)) {
     let seeds = std::env::var("SOFTND_SEEDS").ok();
     let seeds = seeds.map_or(ordinary, |seeds| seeds.parse().expect("a number of seeds"));

@@ -487,7 +487,7 @@ impl StreamIo {
         self.held_is_whole && self.past.is_some()
     }
 
-    /// Goes on after a visit, if it has come to a Send that waits for a Receive.
+    /// Continues a visit that stopped at a Send without a Receive.
     pub(super) fn pass(
         &mut self,
         mut visit: Visit,

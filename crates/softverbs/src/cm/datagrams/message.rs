@@ -12,7 +12,7 @@
 //! | 24 to 39 | the GID at which the queue pair is reached |
 //! | 40 on | private data; in a request zeros up to 548 octets |
 //!
-//! A request is as long as the longest answer, so that nobody can make a listener send more octets than it gets.
+//! A request is as long as the longest answer, so a forged request cannot make a listener send more octets than it received.
 
 use std::fmt;
 
