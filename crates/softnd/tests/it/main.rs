@@ -27,6 +27,7 @@ mod given_up;
 mod guesses;
 mod half_open;
 mod hand_over;
+// Of shared memory within the machine, which only Linux has.
 #[cfg(target_os = "linux")]
 mod killed;
 mod leniency;
@@ -34,6 +35,7 @@ mod limits;
 // Windows has no limit of the memory of a process that a process could set for itself.
 #[cfg(unix)]
 mod memory;
+// Windows tells a process how many processors the machine has, also if the process may use one only.
 #[cfg(target_os = "linux")]
 mod one_processor;
 mod panics;
@@ -42,6 +44,7 @@ mod removal;
 // Linux tells a process the memory that it uses.
 #[cfg(target_os = "linux")]
 mod resident_set;
+// As `killed`.
 #[cfg(target_os = "linux")]
 mod same_host;
 mod scale;
@@ -53,7 +56,7 @@ mod slots;
 mod small_over_udp;
 mod sockets;
 mod srq;
-// As before.
+// As `resident_set`.
 #[cfg(target_os = "linux")]
 mod stalled;
 mod startup;
