@@ -13,13 +13,28 @@ const TOO_LITTLE: &[u8] =
     b"nd: error: there are less than 48 MiB of memory for this process; raise its limits \
 (ulimit -v, ulimit -d), or free some memory\n";
 
-/// Returns true if there is enough memory to begin with. If not, prints a message.
+/// Returns true if there is enough memory to begin with. If not, prints a message. Called before threads are started.
 pub fn is_enough() -> bool {
+    if is_address_space_limited() {
+        rdma_buffer::heaps::share_one();
+    }
     let enough = Vec::<u8>::new().try_reserve_exact(BASE).is_ok();
     if !enough {
         let _ = std::io::stderr().write_all(TOO_LITTLE);
     }
     enough
+}
+
+#[cfg(unix)]
+fn is_address_space_limited() -> bool {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::As).current.is_some()
+}
+
+/// Windows has no limit of this kind.
+#[cfg(not(unix))]
+const fn is_address_space_limited() -> bool {
+    false
 }
 
 /// The memory that has to be left after large pieces, for everything that is too small to be checked.

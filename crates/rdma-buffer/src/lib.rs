@@ -6,7 +6,7 @@
 //! code that it needs.
 //!
 //! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`], and counts [`forks`], and keeps
-//! [`signals`] from their threads.
+//! [`signals`] from their threads. For programs it has the allocator's [`heaps`].
 
 mod buffer;
 mod copy;
@@ -14,6 +14,7 @@ pub mod environment;
 mod error;
 mod extent;
 pub mod forks;
+pub mod heaps;
 pub mod signals;
 mod usable;
 

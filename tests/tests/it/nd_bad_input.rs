@@ -787,6 +787,8 @@ fn too_little_memory() {
         "ulimit -v 40000",
         "ulimit -v 60000",
         "ulimit -v 80000",
+        // Room for one heap of a thread, and hardly any for other things.
+        "ulimit -v 108000",
         "ulimit -v 110000",
         "ulimit -d 20000",
         "ulimit -d 70000",

@@ -74,6 +74,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "netdirect",
             "netdirect-com",
             "netdirect-verbs",
+            // The allocator of a process with few addresses.
+            "rdma-buffer",
             "softnd",
         ],
     ),

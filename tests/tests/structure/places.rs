@@ -72,8 +72,9 @@ const RULES: &[Rule] = &[
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
-            // The system's word on memory, forks, and signals.
+            // The system's word on memory, forks, and signals, and the allocator's heaps.
             "rdma-buffer/src/forks.rs",
+            "rdma-buffer/src/heaps.rs",
             "rdma-buffer/src/signals.rs",
             "rdma-buffer/src/usable.rs",
         ],
@@ -384,6 +385,7 @@ const UNSAFE: &[&str] = &[
     // What the kernel says of the program's rights.
     "rdma-buffer/src/environment.rs",
     "rdma-buffer/src/forks.rs",
+    "rdma-buffer/src/heaps.rs",
     "rdma-buffer/src/signals.rs",
     "rdma-buffer/src/usable.rs",
 ];
