@@ -193,8 +193,10 @@ impl Pair {
 
     /// If both streams are intact and no side waits for a Receive, all posted requests are done and have arrived.
     fn check_progress(&self) {
-        let sound =
-            |side: &Side| side.conn.is_running() && !side.conn.is_stalled() && !side.fin_sent;
+        let sound = |side: &Side| {
+            let waits = side.conn.is_stalled() || side.conn.awaits_recognition();
+            side.conn.is_running() && !waits && !side.fin_sent
+        };
         if !self.sides.iter().all(sound) {
             return;
         }

@@ -74,9 +74,11 @@ pub(crate) struct Sent {
     data: Vec<u8>,
     solicited: bool,
     invalidate: Option<STag>,
-    immediate: Option<[u8; 8]>,
+    immediate: Option<ReceivedImmediate>,
     /// Octets of the last Write between the Immediate Data before and this one, which the completion of its Receive counts.
     written: u32,
+    /// The ready-to-receive Write, of no octets, may be the last one.
+    ready_between: bool,
 }
 
 /// The flags of one operation.
@@ -141,8 +143,11 @@ pub(crate) struct Side {
     pub(crate) sends: VecDeque<Sent>,
     /// Octets of the last Write that was posted after the last Immediate Data.
     written: u32,
+    /// A ready-to-receive Write was asked for after the last Immediate Data.
+    ready_between: bool,
     window: WindowId,
     window_binds: u32,
+    ready_is_write: bool,
     pub(crate) ready_sent: bool,
     /// Sends and Writes that succeeded.
     succeeded: u64,
@@ -202,7 +207,7 @@ fn registered() -> VecMemory {
 }
 
 /// The results of the start-up. Both ends share everything but the role.
-fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
+fn agreed(role: Role, [flags, limits, wait, room]: [u8; 4]) -> StreamConfig {
     StreamConfig {
         role,
         crc: flags & 1 != 0,
@@ -230,7 +235,11 @@ fn agreed(role: Role, [flags, limits, wait, _]: [u8; 4]) -> StreamConfig {
             (true, 0 | 1) => Confirmations::EachWrite,
             (true, kind) => Confirmations::OnDemand { apart: kind == 3 },
         },
-        recognition: Recognition::Never,
+        recognition: match (flags & 0x80 != 0, room & 0x80 != 0) {
+            (false, _) => Recognition::Never,
+            (true, false) => Recognition::ByWrites,
+            (true, true) => Recognition::Agreed,
+        },
         early: if wait & 1 == 0 { 32 } else { usize::MAX },
     }
 }
@@ -284,8 +293,10 @@ impl Side {
             doomed: false,
             sends: VecDeque::new(),
             written: 0,
+            ready_between: false,
             window,
             window_binds: 0,
+            ready_is_write: matches!(config.ready, None | Some(Ready::Write)),
             ready_sent: false,
             succeeded: 0,
             failed: false,
@@ -335,6 +346,13 @@ impl Side {
     pub(crate) fn send_ready(&mut self) {
         if self.role == Role::Initiator && !std::mem::replace(&mut self.ready_sent, true) {
             self.conn.send_ready();
+            if self.ready_is_write {
+                // It goes in front of all that was posted and is not sent yet.
+                for sent in &mut self.sends {
+                    sent.ready_between = true;
+                }
+                self.ready_between = true;
+            }
         }
     }
 
@@ -383,7 +401,8 @@ impl Side {
     fn post_send(&mut self, input: &mut Input<'_>) {
         let flags = flags(input);
         let (at, len) = stretch(input);
-        let stag = match input.octet() & 7 {
+        let kind = input.octet() & 7;
+        let stag = match kind {
             0 => Some(STag(WINDOW + u32::from(input.octet() & 3))),
             1 => Some(TARGET),
             _ => None,
@@ -391,11 +410,21 @@ impl Side {
         if flags.extension {
             return self.post_immediate(flags);
         }
+        let number = length(at).to_be_bytes();
+        let immediate = (kind == 2).then_some(ReceivedImmediate::OfSend(number));
         let posted = self.with_source(at, len, flags, |side, data| {
-            let work = Operation::Send {
-                data,
-                solicited: flags.solicited,
-                invalidate: stag,
+            let work = if immediate.is_some() {
+                Operation::SendImmediate {
+                    data,
+                    number,
+                    solicited: flags.solicited,
+                }
+            } else {
+                Operation::Send {
+                    data,
+                    solicited: flags.solicited,
+                    invalidate: stag,
+                }
             };
             side.post(RequestKind::Send, work, length(len), flags)
         });
@@ -404,8 +433,9 @@ impl Side {
                 data: (at..at + len).map(pattern).collect(),
                 solicited: flags.solicited,
                 invalidate: stag,
-                immediate: None,
+                immediate,
                 written: 0,
+                ready_between: false,
             });
         }
     }
@@ -421,8 +451,9 @@ impl Side {
                 data: Vec::new(),
                 solicited: flags.solicited,
                 invalidate: None,
-                immediate: Some(data),
+                immediate: Some(ReceivedImmediate::Alone(data)),
                 written: std::mem::take(&mut self.written),
+                ready_between: std::mem::take(&mut self.ready_between),
             });
         }
     }
@@ -858,11 +889,17 @@ impl Side {
         assert!(completion.octets <= room || completion.immediate.is_some());
         let Some(sends) = sends else { return };
         let sent = sends.pop_front().expect("a Send of the peer's");
-        assert_eq!(completion.octets, length(sent.data.len()) + sent.written);
+        let octets = length(sent.data.len());
+        let is_alone = matches!(sent.immediate, Some(ReceivedImmediate::Alone(_)));
+        assert!(
+            completion.octets == octets + sent.written
+                || is_alone && sent.ready_between && completion.octets == octets,
+            "{} octets, {sent:?}",
+            completion.octets
+        );
         assert_eq!(completion.solicited, sent.solicited);
         assert_eq!(completion.invalidated, sent.invalidate);
-        let immediate = sent.immediate.map(ReceivedImmediate::Alone);
-        assert_eq!(completion.immediate, immediate);
+        assert_eq!(completion.immediate, sent.immediate);
         let got = self.mem.read(RECEIVE);
         assert_eq!(
             &got[at..at + sent.data.len()],
@@ -879,6 +916,7 @@ impl Side {
             invalidate: None,
             immediate: None,
             written: 0,
+            ready_between: false,
         });
     }
 
