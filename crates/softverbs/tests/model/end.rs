@@ -125,6 +125,8 @@ pub(crate) struct End {
     has_failed: [bool; 2],
     /// A request succeeds when all Writes before it are placed.
     pub(crate) confirms_writes: bool,
+    /// A Send with a number was posted.
+    pub(crate) has_announced: bool,
 }
 
 /// Receives that ends of one device share.
@@ -292,6 +294,7 @@ impl End {
             sent: VecDeque::new(),
             has_failed: [false; 2],
             confirms_writes: false,
+            has_announced: false,
         }
     }
 
@@ -458,6 +461,7 @@ impl End {
             return false;
         }
         posted.unwrap();
+        self.has_announced |= matches!(operation, SendOperation::SendImmediate(_));
         if let Some((number, is_write)) = sent {
             self.sent.push_back(Message {
                 stretch,
@@ -567,7 +571,7 @@ impl End {
             WcStatus::LocalQpOperation if !is_receive && ends != Ends::Iwarp => {
                 assert!(!*failed, "it fails once: {completion:?}");
                 *failed = true;
-                seen.met("failed: a Send with a number, and a silent peer");
+                seen.met("failed: a Send with a number, and a peer that is not known");
             }
             WcStatus::Success => assert!(!*failed, "success behind a failure: {completion:?}"),
             WcStatus::Flushed => {

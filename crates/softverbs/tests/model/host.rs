@@ -15,6 +15,7 @@ use crate::random::Random;
 
 /// A host, until its process ends.
 pub(crate) struct Host {
+    pub(crate) kind: DeviceKind,
     pub(crate) process: Arc<Process>,
     pub(crate) channels: [Arc<EventChannel>; 2],
     pub(crate) devices: [Device; 2],
@@ -92,6 +93,7 @@ impl Host {
         let process = Process::simulated(world, interfaces, options).unwrap();
         let devices = [0, 1].map(|number| Device::new(&process, number, random));
         Self {
+            kind,
             channels: [(); 2].map(|()| EventChannel::create(&process).unwrap()),
             idle: CompletionQueue::create(&devices[0].context, 1, None).unwrap(),
             devices,

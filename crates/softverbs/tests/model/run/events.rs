@@ -130,7 +130,7 @@ impl Run<'_> {
             CmEventKind::TimewaitExit => {
                 side.timewaits += 1;
                 assert_eq!((side.ended, side.timewaits), (1, 1));
-                assert_eq!(self.kind, DeviceKind::Roce);
+                assert_eq!(self.host(host).kind, DeviceKind::Roce);
                 self.seen.met("timewait");
             }
             other => panic!("{other:?}"),
@@ -193,14 +193,17 @@ impl Run<'_> {
             assert_eq!(id.peer(), peer.local());
         }
         self.seen.met("established");
+        if self.kinds[0] != self.kinds[1] {
+            self.seen.met("established between devices of two kinds");
+        }
         if self.over_udp {
             self.seen.met("connected over UDP");
         }
     }
 
-    /// The status of a rejection, as devices of this kind state it.
-    fn rejection(&self, reason: i32, errno: Errno) -> i32 {
-        match self.kind {
+    /// The status of a rejection, as the devices of this host state it.
+    fn rejection(&mut self, host: usize, reason: i32, errno: Errno) -> i32 {
+        match self.host(host).kind {
             DeviceKind::Roce => reason,
             DeviceKind::Iwarp => -errno.raw_os_error(),
         }
@@ -209,8 +212,9 @@ impl Run<'_> {
     fn rejected(&mut self, at: (usize, usize), event: &CmEvent) {
         let (number, side) = at;
         assert_eq!(side, 0, "{event:?}");
-        let by_program = self.rejection(BY_PROGRAM, Errno::CONNREFUSED);
-        let absent = self.rejection(NO_LISTENER, Errno::CONNREFUSED);
+        let host = self.side(at).host;
+        let by_program = self.rejection(host, BY_PROGRAM, Errno::CONNREFUSED);
+        let absent = self.rejection(host, NO_LISTENER, Errno::CONNREFUSED);
         let one = self.side(at);
         assert_eq!(one.phase, Phase::Connecting);
         one.awaits = None;

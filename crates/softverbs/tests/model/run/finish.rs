@@ -118,7 +118,8 @@ impl Run<'_> {
                 }
                 if one.id.is_some() {
                     assert_eq!(one.ended, one.established);
-                    let waits = self.kind == DeviceKind::Roce;
+                    let host = self.hosts[one.host].as_ref();
+                    let waits = host.is_some_and(|host| host.kind == DeviceKind::Roce);
                     assert_eq!(one.timewaits, one.ended * u32::from(waits));
                 }
                 if one.end.as_ref().is_some_and(|end| end.shares_queues) {

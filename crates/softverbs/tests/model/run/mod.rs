@@ -32,7 +32,8 @@ const LATENCY: Duration = Duration::from_secs(5);
 pub(crate) struct Run<'a> {
     random: Random,
     world: World,
-    kind: DeviceKind,
+    /// Of the two hosts, by their addresses. Devices of different kinds do not know each other.
+    kinds: [DeviceKind; 2],
     over_udp: bool,
     /// The Reads that programs state each way.
     reads: u8,
@@ -91,20 +92,25 @@ impl<'a> Run<'a> {
         if over_udp {
             spoil_datagrams(&mut conditions, &mut random);
         }
-        let kind = match random.once_in(2) {
+        let kind = |random: &mut Random| match random.once_in(2) {
             true => DeviceKind::Roce,
             false => DeviceKind::Iwarp,
         };
+        let first = kind(&mut random);
+        let kinds = match random.once_in(3) {
+            true => [first, kind(&mut random)],
+            false => [first; 2],
+        };
         // A device for RoCE states one at least. On others the Reads of programs without one would fail.
-        let reads = match (random.below(4), kind) {
-            (0, DeviceKind::Roce) => 0,
+        let reads = match (random.below(4), kinds) {
+            (0, [DeviceKind::Roce, DeviceKind::Roce]) => 0,
             (0 | 1, _) => 1,
             _ => 4,
         };
         let mut run = Self {
             world: World::new(seed, conditions),
             random,
-            kind,
+            kinds,
             over_udp,
             reads,
             hosts: Vec::new(),
@@ -127,7 +133,7 @@ impl<'a> Run<'a> {
     /// Starts a process on the host with this address.
     fn boot(&mut self, place: usize) {
         let last = u8::try_from(place).unwrap() + 1;
-        let (kind, over_udp) = (self.kind, self.over_udp);
+        let (kind, over_udp) = (self.kinds[place], self.over_udp);
         let host = Host::new(&self.world, last, kind, over_udp, &mut self.random);
         self.processes.push(Arc::downgrade(&host.process));
         self.current[place] = self.hosts.len();
@@ -256,13 +262,16 @@ impl<'a> Run<'a> {
         let shared = host.and_then(|host| host.devices[own.device].receives.as_mut());
         let shared = shared.filter(|_| end.is_sharing);
         act(end, peer, &mut self.random, shared, self.seen);
+        // If the peer is found not to take such a Send, the request fails, and the connection ends.
+        let [one, other] = self.kinds;
+        self.connections[number].may_break |= end.has_announced && one != other;
     }
 
     /// Devices for RoCE know each other, unless the network has reset the first attempt to connect, because the second one has MPA's
     /// revision 1, or has kept the peer's first FPDU back.
     fn knows_its_peers(&self) -> bool {
         let was_disturbed = self.breaks || self.cut.has_been();
-        self.kind == DeviceKind::Roce && !was_disturbed
+        self.kinds == [DeviceKind::Roce; 2] && !was_disturbed
     }
 
     fn receive(&mut self) {
@@ -331,6 +340,7 @@ impl<'a> Run<'a> {
 
     fn completed(&mut self, queue: usize, completion: &WorkCompletion) {
         let host = self.queues[queue].host;
+        let kind = self.host(host).kind;
         let mut ends = self.connections.iter().enumerate().flat_map(|(at, one)| {
             let sides = one.sides.iter().enumerate();
             sides.map(move |(side, one)| (at, side, one))
@@ -351,7 +361,7 @@ impl<'a> Run<'a> {
         let shared = host.and_then(|host| host.devices[own.device].receives.as_mut());
         let peer = peer.end.as_mut().map(End::view);
         let is_attempt = own.established == 0; // which ends its queue pair if it fails
-        let ends = match self.kind {
+        let ends = match kind {
             DeviceKind::Iwarp => Ends::Iwarp,
             DeviceKind::Roce if own.has_disconnected || own.id.is_none() || is_attempt => Ends::Own,
             DeviceKind::Roce => Ends::Peer,
