@@ -55,6 +55,8 @@ mod tests {
         })
         .join()
         .unwrap();
-        assert_eq!(ends.recv(), Ok((false, 0)));
+        // On this target the standard library itself makes a value anew that is gone.
+        let is_made_anew = cfg!(all(windows, target_env = "gnu"));
+        assert_eq!(ends.recv(), Ok((is_made_anew, 0)));
     }
 }

@@ -1,5 +1,5 @@
 use std::io;
-use std::path::Path;
+use std::path::{MAIN_SEPARATOR, Path};
 
 use super::pump::Pump;
 use super::*;
@@ -83,11 +83,16 @@ fn credentials_may_be_in_files_of_either_form_or_in_one() {
     }
 }
 
+/// The beginning of the paths of files in a folder.
+fn prefix(folder: &TempDir) -> String {
+    format!("{}{MAIN_SEPARATOR}", folder.path().display())
+}
+
 /// Checks the text of the error of credentials in two files, after the name of the folder.
 #[track_caller]
 fn assert_wrong_identity(files: &TempDir, certificate: &str, key: &str, expected: &str) {
     let error = Credentials::from_files(files.path().join(certificate), files.path().join(key));
-    let folder = format!("{}/", files.path().display());
+    let folder = prefix(files);
     assert_eq!(
         error.unwrap_err().to_string().replace(&folder, ""),
         expected
@@ -124,14 +129,12 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
     const NO_CERTIFICATE: &str = "holds neither certificates as PEM (`-----BEGIN CERTIFICATE-----`) nor a certificate as DER";
     const NO_KEY: &str =
         "holds neither a private key as PEM (`-----BEGIN PRIVATE KEY-----`) nor one as DER";
+    let absent = io::Error::from_raw_os_error(2); // on Windows, too
+    let absent = format!("missing: cannot be read: {absent}");
     let wrong = |certificate, key, expected: &str| {
         assert_wrong_identity(&files, certificate, key, expected);
     };
-    wrong(
-        "missing",
-        "key",
-        "missing: cannot be read: No such file or directory (os error 2)",
-    );
+    wrong("missing", "key", &absent);
     wrong("empty", "key", &format!("empty: {NO_CERTIFICATE}"));
     wrong("text", "key", &format!("text: {NO_CERTIFICATE}"));
     wrong(
@@ -149,11 +152,7 @@ fn a_wrong_file_is_named_and_told_what_is_wrong_with_it() {
         "key",
         "cut: the PEM is damaged: the line `-----END …` of a section is missing; copy the file again, or have it made anew",
     );
-    wrong(
-        "certificate",
-        "missing",
-        "missing: cannot be read: No such file or directory (os error 2)",
-    );
+    wrong("certificate", "missing", &absent);
     wrong("certificate", "empty", &format!("empty: {NO_KEY}"));
     wrong("certificate", "text", &format!("text: {NO_KEY}"));
     wrong(
@@ -223,7 +222,7 @@ fn a_wrong_file_of_authorities_is_named_and_told_what_is_wrong_with_it() {
             .authorities(&path)
             .unwrap_err()
             .to_string();
-        error.replace(&format!("{}/", files.path().display()), "")
+        error.replace(&prefix(&files), "")
     };
     assert!(error("missing").starts_with("missing: cannot be read: "));
     assert!(error("empty").starts_with("empty: holds neither certificates as PEM"));
