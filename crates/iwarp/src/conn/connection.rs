@@ -391,6 +391,9 @@ impl Connection {
         self.rx.cause.is_some().then(|| self.cause())
     }
 
+    /// Cold, or loops that take completions would read the fields of a failure in each round.
+    #[cold]
+    #[inline(never)]
     fn event(&self, notice: Notice) -> Event {
         match notice {
             Notice::Ready => Event::Ready,
