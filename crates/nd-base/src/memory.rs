@@ -15,26 +15,12 @@ const TOO_LITTLE: &[u8] =
 
 /// Returns true if there is enough memory to begin with. If not, prints a message. Called before threads are started.
 pub fn is_enough() -> bool {
-    if is_address_space_limited() {
-        rdma_buffer::heaps::share_one();
-    }
+    rdma_buffer::heaps::share_one_if_limited();
     let enough = Vec::<u8>::new().try_reserve_exact(BASE).is_ok();
     if !enough {
         let _ = std::io::stderr().write_all(TOO_LITTLE);
     }
     enough
-}
-
-#[cfg(unix)]
-fn is_address_space_limited() -> bool {
-    use rustix::process::{Resource, getrlimit};
-    getrlimit(Resource::As).current.is_some()
-}
-
-/// Windows has no limit of this kind.
-#[cfg(not(unix))]
-const fn is_address_space_limited() -> bool {
-    false
 }
 
 /// The memory that has to be left after large pieces, for everything that is too small to be checked.
