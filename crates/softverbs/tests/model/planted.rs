@@ -11,7 +11,7 @@ use crate::seen::Seen;
 const SEEDS: u64 = 1000;
 
 /// Bugs of the driver, of the engine under it, and of requests. Those of identifiers are [`Bug::OF_IDENTIFIERS`].
-const BUGS: [Bug; 8] = [
+const BUGS: [Bug; 9] = [
     Bug::LastSegmentNotPlaced,
     Bug::LengthMiscounted,
     Bug::AtomicTwice,
