@@ -202,8 +202,8 @@ impl Backend {
     }
 }
 
-/// An adapter that could not be opened. An invalid argument is then an environment variable, which the provider's text names. The text
-/// about a device that cannot be used now ends with what to do.
+/// An adapter that could not be opened. An invalid argument is then an environment variable, with whose name the provider's text begins, or an
+/// option that the system does not have. The text about such an option, or about a device that cannot be used now, ends with what to do.
 fn not_opened(doing: impl Display, error: &Error) -> Failure {
     let (status, what) = (error.status(), error.what());
     let failure = |what: &str| Failure::nd(doing, &Error::new(status, what.to_owned()));
@@ -219,8 +219,12 @@ fn not_opened(doing: impl Display, error: &Error) -> Failure {
         // A fault plan, with the place of its error in the lines below.
         Status::INVALID_PARAMETER_MIX => {
             let (what, shown) = what.split_once('\n').unwrap_or((what, ""));
-            let advice = "correct the environment variable, or unset it";
-            failure(what).advise(advice).showing(shown)
+            let of_variable = "correct the environment variable, or unset it";
+            let (what, advice) = match what.rsplit_once(": ") {
+                Some(parts) if !what.starts_with("SOFTND_") && shown.is_empty() => parts,
+                _ => (what, of_variable),
+            };
+            failure(what).advise(advice.to_owned()).showing(shown)
         }
         _ => failure(what),
     }
@@ -239,6 +243,24 @@ pub fn shared_addresses() -> Vec<impl Display> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_to_do_about_a_setting_depends_on_where_it_comes_from() {
+        let text = |what: &str| {
+            let error = Error::new(Status::INVALID_PARAMETER_MIX, what.to_owned());
+            not_opened("open it", &error).to_string()
+        };
+        let of_variable = text("SOFTND_SAME_HOST is \"maybe\": it has to be 1 or 0");
+        assert!(
+            of_variable.ends_with("1 or 0); correct the environment variable, or unset it"),
+            "{of_variable}"
+        );
+        let of_option = text("Windows has no such option: leave out `segment`");
+        assert!(
+            of_option.ends_with("no such option); leave out `segment`"),
+            "{of_option}"
+        );
+    }
 
     #[test]
     fn a_plan_that_is_wrong_is_shown_with_the_place() {
