@@ -3,7 +3,8 @@
 //! A run follows from its seed alone. Listeners have a backlog, and programs connect in both directions, with private data, accept, reject,
 //! complete a connection later or never, post requests, arm completion queues, and disconnect. Queue pairs share completion queues and
 //! receive queues. Identifiers move between event channels and are destroyed in every phase, calls are made in wrong states, processes end
-//! and begin again, and the network resets streams, delays them, or is cut. A fifth of the runs is over UDP.
+//! and begin again, and the network resets streams, delays them, or is cut. A fifth of the runs is over UDP. In a sixth the
+//! devices of the two hosts are of different kinds, which do not know each other.
 //!
 //! The model knows the outstanding requests, the order in which they end, the one outcome of each connection at each end, the reasons for
 //! which a connection may fail, the earliest time at which it may fail by a time limit, and the expected contents of memory. At the end it

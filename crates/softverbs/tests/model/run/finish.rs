@@ -109,7 +109,7 @@ impl Run<'_> {
     fn check_ended(&mut self) {
         for connection in &self.connections {
             for one in &connection.sides {
-                let requests = one
+                let (requests, receives) = one
                     .end
                     .as_ref()
                     .map_or((0, 0), |end| (end.signaled_left(), end.receives_posted()));
@@ -118,7 +118,6 @@ impl Run<'_> {
                     let qp = one.end.as_ref().and_then(|end| end.qp.as_ref());
                     let is_left = one.id.is_none() && one.ended == 1;
                     let keeps = is_left && qp.is_some_and(|qp| qp.state() == QpState::Rts);
-                    let (requests, receives) = requests;
                     assert_eq!(requests, 0, "requests that have not ended");
                     assert!(receives == 0 || keeps, "Receives that have not ended");
                 }
