@@ -4,7 +4,23 @@
 
 #include <sys/resource.h>
 
-enum { BACKLOG = 16, CROWD = 40, DESCRIPTORS = 128, FLOOD = 300 };
+/* With this variable, which children see too, an attacker sends what takes all places of the longest backlog, and all descriptors. */
+#define LARGE "SHARES_LARGE"
+
+struct sizes {
+    int backlog, crowd, descriptors, flood;
+};
+
+/* The longest backlog has room for half as many requests as the process may have descriptors, and at most for 16,384. */
+static struct sizes sizes(void)
+{
+    struct rlimit limit;
+    if (!getenv(LARGE))
+        return (struct sizes){ .backlog = 16, .crowd = 40, .descriptors = 128, .flood = 300 };
+    NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int backlog = limit.rlim_cur / 2 < 16384 ? limit.rlim_cur / 2 : 16384;
+    return (struct sizes){ .backlog = backlog, .crowd = backlog + backlog / 14, .descriptors = 1024, .flood = 1300 };
+}
 
 /* The descriptors of pipes: children wait until the first is closed, and write to the second. */
 enum { GO = 60, SAY = 61 };
@@ -49,21 +65,24 @@ static const char WITH_READY[24] = "MPA ID Req Frame\x10\2\0\4\x80\4\xC0\4";
 
 static int crowd(int port)
 {
-    struct pollfd peers[CROWD];
-    for (int index = 0; index < CROWD; index++)
+    int among = sizes().crowd;
+    struct pollfd *peers = calloc(among, sizeof *peers);
+    NEED(peers);
+    for (int index = 0; index < among; index++)
         peers[index] = (struct pollfd){ .fd = peer_of(2, port, REQUEST, sizeof REQUEST), .events = POLLIN };
-    refused(peers, CROWD, CROWD - BACKLOG);
-    peer_of(3, port, REQUEST, sizeof REQUEST);
-    refused(peers, CROWD, 1);
+    refused(peers, among, among - sizes().backlog);
+    pid_t child = start_self("honest", port);
+    refused(peers, among, 1);
     NEED(write(SAY, "", 1) == 1);
     wait_for_go();
-    return 0;
+    free(peers);
+    return exit_of(child);
 }
 
 static int flood(int port)
 {
     wait_for_go();
-    for (int index = 0; index < FLOOD; index++)
+    for (int index = 0; index < sizes().flood; index++)
         peer_of(2, port, WITH_READY, sizeof WITH_READY);
     return exit_of(start_self("honest", port));
 }
@@ -107,20 +126,70 @@ static pid_t start(const char *role, int port, int *go, int *say)
     return child;
 }
 
-/* A server that sleeps: in its full backlog one address takes a place of the address that has the most. */
+static struct ibv_cq *completions(struct rdma_cm_id *listener)
+{
+    struct ibv_cq *cq = ibv_create_cq(listener->verbs, 4096, NULL, NULL, 0);
+    NEED(cq);
+    return cq;
+}
+
+static int accepted(struct rdma_cm_id *id, struct ibv_cq *cq)
+{
+    struct ibv_qp_init_attr attributes = {
+        .send_cq = cq, .recv_cq = cq,
+        .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
+    };
+    struct rdma_conn_param with = parameters();
+    NEED(rdma_create_qp(id, NULL, &attributes) == 0);
+    return rdma_accept(id, &with) == 0;
+}
+
+/* The next event, which is confirmed. */
+static enum rdma_cm_event_type next_event(struct rdma_event_channel *events, struct rdma_cm_id **id)
+{
+    struct rdma_cm_event *event;
+    NEED(rdma_get_cm_event(events, &event) == 0);
+    enum rdma_cm_event_type kind = event->event;
+    *id = event->id;
+    NEED(rdma_ack_cm_event(event) == 0);
+    return kind;
+}
+
+static void end_of(struct rdma_cm_id *id)
+{
+    rdma_destroy_qp(id);
+    NEED(rdma_destroy_id(id) == 0);
+}
+
+/* A server that sleeps: in its full backlog an honest peer takes a place of the address that has the most, and is served when the server
+   wakes. */
 static void a_full_backlog_has_room_for_another_address(void)
 {
-    int port, go, say, others = 0;
+    int port, go, say, requests = 0, others = 0, over = 0;
     char octet;
     struct rdma_event_channel *events = rdma_create_event_channel();
-    struct rdma_cm_id *listener = bound(events, &port);
-    NEED(rdma_listen(listener, BACKLOG) == 0);
+    struct rdma_cm_id *listener = bound(events, &port), *id;
+    struct ibv_cq *cq = completions(listener);
+    NEED(rdma_listen(listener, sizes().backlog) == 0);
     pid_t child = start("crowd", port, &go, &say);
     NEED(read(say, &octet, 1) == 1);
-    for (int index = 0; index < BACKLOG; index++) {
-        struct rdma_cm_id *id = event_is(events, RDMA_CM_EVENT_CONNECT_REQUEST);
-        others += host_of(id) == 3;
-        NEED(rdma_destroy_id(id) == 0);
+    while (requests < sizes().backlog || !over) {
+        enum rdma_cm_event_type kind = next_event(events, &id);
+        if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            requests++;
+            if (host_of(id) == 1) {
+                others++;
+                NEED(accepted(id, cq));
+            } else {
+                NEED(rdma_destroy_id(id) == 0);
+            }
+        } else if (kind == RDMA_CM_EVENT_DISCONNECTED) {
+            NEED(rdma_disconnect(id) == 0);
+            end_of(id);
+            over = 1;
+        } else {
+            CHECK(kind == RDMA_CM_EVENT_ESTABLISHED);
+        }
     }
     CHECK(others == 1);
     CHECK(!is_readable(events->fd, 0));
@@ -128,6 +197,7 @@ static void a_full_backlog_has_room_for_another_address(void)
     close(say);
     CHECK(exit_of(child) == 0);
     NEED(rdma_destroy_id(listener) == 0);
+    NEED(ibv_destroy_cq(cq) == 0);
     rdma_destroy_event_channel(events);
 }
 
@@ -136,29 +206,19 @@ static void accepted_peers_that_are_silent_give_way(void)
 {
     int port, go, say, gave_way = 0, established = 0, over = 0;
     struct rdma_event_channel *events = rdma_create_event_channel();
-    struct rdma_cm_id *listener = bound(events, &port);
+    struct rdma_cm_id *listener = bound(events, &port), *id;
     /* Before peers take all descriptors. */
-    struct ibv_cq *cq = ibv_create_cq(listener->verbs, 4096, NULL, NULL, 0);
-    NEED(cq);
+    struct ibv_cq *cq = completions(listener);
     pid_t child = start("flood", port, &go, &say);
-    struct rlimit limit = { DESCRIPTORS, DESCRIPTORS };
+    int descriptors = sizes().descriptors;
+    struct rlimit limit = { descriptors, descriptors };
     NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     NEED(rdma_listen(listener, 0) == 0);
     close(go);
     while (!over) {
-        struct rdma_cm_event *event;
-        NEED(rdma_get_cm_event(events, &event) == 0);
-        struct rdma_cm_id *id = event->id;
-        enum rdma_cm_event_type kind = event->event;
-        NEED(rdma_ack_cm_event(event) == 0);
+        enum rdma_cm_event_type kind = next_event(events, &id);
         if (kind == RDMA_CM_EVENT_CONNECT_REQUEST) {
-            struct ibv_qp_init_attr attributes = {
-                .send_cq = cq, .recv_cq = cq,
-                .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 },
-            };
-            struct rdma_conn_param with = parameters();
-            NEED(rdma_create_qp(id, NULL, &attributes) == 0);
-            if (rdma_accept(id, &with) == 0)
+            if (accepted(id, cq))
                 continue;
         } else if (kind == RDMA_CM_EVENT_ESTABLISHED) {
             CHECK(host_of(id) == 1);
@@ -175,8 +235,7 @@ static void accepted_peers_that_are_silent_give_way(void)
             /* Not by a time limit. */
             CHECK(kind == RDMA_CM_EVENT_CONNECT_ERROR);
         }
-        rdma_destroy_qp(id);
-        NEED(rdma_destroy_id(id) == 0);
+        end_of(id);
     }
     CHECK(established == 1);
     CHECK(gave_way > 0);
@@ -190,6 +249,12 @@ int main(int count, char **arguments)
         if (strcmp(arguments[1], "crowd") == 0)
             return crowd(port);
         return strcmp(arguments[1], "flood") == 0 ? flood(port) : honest(port);
+    }
+    if (getenv(LARGE)) {
+        struct rlimit limit;
+        NEED(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+        limit.rlim_cur = limit.rlim_max;
+        NEED(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     }
     a_full_backlog_has_room_for_another_address();
     accepted_peers_that_are_silent_give_way();

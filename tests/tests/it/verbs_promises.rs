@@ -348,3 +348,10 @@ fn identifiers_without_a_channel_wait_and_endpoints_come_and_go_in_one_call() {
 fn iw_055_an_address_with_many_connections_leaves_room_for_others() {
     keeps("shares", &[]);
 }
+
+/// As many as an attacker can have: all places of the longest backlog, and all descriptors of a server that may have 1,024.
+#[test]
+#[ignore = "opens some 20,000 connections: .ci/night attacks"]
+fn iw_055_another_address_is_served_in_a_flood() {
+    keeps("shares", &[("SHARES_LARGE", "1")]);
+}
