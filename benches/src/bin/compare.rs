@@ -16,6 +16,7 @@ use nd_perf::device::Device;
 use nd_perf::process;
 use softnd_benches::compare::congestion::{self, Chosen};
 use softnd_benches::compare::nd::Nd;
+use softnd_benches::compare::numbers::{self, NumbersRow};
 use softnd_benches::compare::one_machine::WITHIN_ONE_MACHINE;
 use softnd_benches::compare::page::{Findings, PagePart, Round};
 use softnd_benches::compare::peers::{Fabric, Peers, Ucx};
@@ -29,7 +30,7 @@ use softnd_benches::octets;
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the default for
 /// the length of the run, cubic. Then softnd runs over UDP, where QUIC has its own congestion control. Then perftest's programs run over
-/// softnd's libraries for verbs, beside `nd perf`. Then softnd, UCX and libfabric run through shared memory, beside plain copies. With
+/// softnd's libraries for verbs, beside `nd perf`, and those that exchange numbers of queue pairs, with UCX over verbs. Then softnd, UCX and libfabric run through shared memory, beside plain copies. With
 /// --device none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -37,7 +38,8 @@ struct Arguments {
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
     size: Vec<u32>,
 
-    /// Measures one part alone: over TCP, over UDP, verbs programs by `nd run` with `nd perf`, or through shared memory [default: all]
+    /// Measures one part alone: over TCP, over UDP, verbs programs by `nd run` with `nd perf`, those that exchange numbers of queue pairs, or
+    /// through shared memory [default: all]
     #[arg(long, value_name = "TRANSPORT", value_delimiter = ',')]
     over: Vec<Over>,
 
@@ -98,6 +100,7 @@ impl Arguments {
             (Over::Tcp, PagePart::Tcp),
             (Over::Udp, PagePart::Udp),
             (Over::Programs, PagePart::Programs),
+            (Over::Numbers, PagePart::Numbers),
             (Over::Shm, PagePart::Shm),
         ];
         let parts = all.into_iter().filter(|(over, _)| chosen(over));
@@ -105,12 +108,14 @@ impl Arguments {
     }
 }
 
-/// The transport of softnd; `shm` is shared memory within this machine.
+/// The transport of softnd; `shm` is shared memory within this machine. `programs` are those of verbs, `numbers` those that exchange the numbers
+/// of their queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     Tcp,
     Udp,
     Programs,
+    Numbers,
     Shm,
 }
 
@@ -142,6 +147,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
             PagePart::Udp => over_udp(arguments, &nd, &mut findings)?,
             PagePart::Device => on_device(arguments, &nd, &mut findings)?,
             PagePart::Programs => of_programs(arguments, &nd, &mut findings)?,
+            PagePart::Numbers => of_numbers(arguments, &nd, &mut findings)?,
             PagePart::Shm => within_one_machine(arguments, &nd, &mut findings)?,
         }
         let text = findings.print();
@@ -165,6 +171,7 @@ const fn packages(part: PagePart) -> &'static [(&'static str, &'static str)] {
         PagePart::Tcp | PagePart::Shm => &[("UCX", "ucx-utils"), ("libfabric", "libfabric-bin")],
         PagePart::Udp => &[("libfabric", "libfabric-bin")],
         PagePart::Device | PagePart::Programs => &[("perftest", "perftest")],
+        PagePart::Numbers => &[("perftest", "perftest"), ("UCX", "ucx-utils")],
     }
 }
 
@@ -295,23 +302,47 @@ fn of_programs(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Resul
     for program in missing {
         skip(findings, not_installed(&program, "perftest"));
     }
-    if !programs::has_libraries(&nd.program) {
-        let program = nd.program.display();
-        skip(
-            findings,
-            format!("the libraries for verbs are not beside {program}"),
-        );
+    let Some(nd) = with_libraries(nd, findings) else {
         return Ok(());
-    }
-    let nd = Nd {
-        turn: nd.turn.max(programs::SHORTEST),
-        ..nd.clone()
     };
     for test in tests {
         let row = ProgramRow::measure(test, &nd, arguments.turns.into())?;
         findings.programs.push(row);
     }
     Ok(())
+}
+
+/// Verbs programs that exchange the numbers of their queue pairs.
+fn of_numbers(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
+    let ucx = Ucx::find();
+    let (tests, missing) = numbers::installed(ucx.as_ref());
+    for (program, package) in missing {
+        skip(findings, not_installed(&program, package));
+    }
+    let Some(nd) = with_libraries(nd, findings) else {
+        return Ok(());
+    };
+    for test in tests {
+        let row = NumbersRow::measure(test, &nd, ucx.as_ref(), arguments.turns.into())?;
+        findings.numbers.push(row);
+    }
+    Ok(())
+}
+
+/// `nd` with turns that suit verbs programs, if the libraries are beside it.
+fn with_libraries(nd: &Nd, findings: &mut Findings) -> Option<Nd> {
+    if !programs::has_libraries(&nd.program) {
+        let program = nd.program.display();
+        skip(
+            findings,
+            format!("the libraries for verbs are not beside {program}"),
+        );
+        return None;
+    }
+    Some(Nd {
+        turn: nd.turn.max(programs::SHORTEST),
+        ..nd.clone()
+    })
 }
 
 /// Compares the provider over verbs with perftest.

@@ -192,16 +192,18 @@ impl Nd {
         side_times(&self.ping_pong_row(size, Way::Shared)?, "")
     }
 
-    /// One turn of ping-pong, or of Reads one after the other, over TCP: the median of half a round trip of a Send, or of a whole one of
-    /// a Read, in nanoseconds.
+    /// One turn of ping-pong, or of Reads one after the other, over TCP: the median of half a round trip of a Send or a Write, or of a whole
+    /// one of a Read, in nanoseconds. `mode` is how the sides wait: `poll`, `event` or `memory`.
     ///
     /// # Errors
     ///
     /// See [`Nd::ping_pong`].
-    pub fn latency(&self, op: &str, size: usize, events: bool) -> Result<f64, Failure> {
-        let mode: &[&str] = if events { &["--mode", "event"] } else { &[] };
-        let more = ["--op", op, "--test", "latency", "--size", &size.to_string()];
-        number(&self.row(op, &[&more, mode].concat())?, "p50_ns")
+    pub fn latency(&self, op: &str, size: usize, mode: &str) -> Result<f64, Failure> {
+        let size = size.to_string();
+        let more = [
+            "--op", op, "--test", "latency", "--size", &size, "--mode", mode,
+        ];
+        number(&self.row(op, &more)?, "p50_ns")
     }
 
     /// One turn one way over TCP, in octets per second. `depth` is the number of outstanding messages.

@@ -1,5 +1,7 @@
 //! The comparison within one machine: its tests, its columns and what is required.
 
+use std::fmt;
+
 use super::peers::UcxOver;
 use super::shm::ShmTest;
 use super::turns::{Figure, Size, Test, Turn};
@@ -75,6 +77,15 @@ pub enum Bound {
     AtMost(f64),
     /// Rates.
     AtLeast(f64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtMost(most) => write!(f, "at most {most:.2}"),
+            Self::AtLeast(least) => write!(f, "at least {least:.2}"),
+        }
+    }
 }
 
 const fn at_most(octets: usize, to: &'static str, ratio: Figure, most: f64) -> ShmRequirement {

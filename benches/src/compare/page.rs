@@ -6,7 +6,9 @@ use nd_perf::cores::Watch;
 
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
-use super::one_machine::{Bound, REQUIRED, SHM_ONE_WAY, SHM_PING_PONG};
+use super::numbers::NumbersRow;
+use super::one_machine::{REQUIRED, SHM_ONE_WAY, SHM_PING_PONG};
+use super::pairs::Pairs;
 use super::programs::ProgramRow;
 use super::turns::{
     AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, DEVICE_ONE_WAY,
@@ -25,8 +27,10 @@ pub enum PagePart {
     Udp,
     /// On a device.
     Device,
-    /// Verbs programs.
+    /// Verbs programs that connect by rdma_cm.
     Programs,
+    /// Verbs programs that exchange the numbers of their queue pairs.
+    Numbers,
     /// Within one machine.
     Shm,
 }
@@ -38,6 +42,7 @@ impl PagePart {
             Self::Udp => "compare over UDP",
             Self::Device => "compare of verbs",
             Self::Programs => "compare of verbs programs",
+            Self::Numbers => "compare of numbers",
             Self::Shm => "compare within one machine",
         }
     }
@@ -62,6 +67,8 @@ pub struct Findings {
     pub device: Option<(String, Vec<Size>)>,
     /// Verbs programs, in the order of their tests.
     pub programs: Vec<ProgramRow>,
+    /// Those that exchange numbers, in the order of their tests.
+    pub numbers: Vec<NumbersRow>,
     /// All sizes within one machine, in order.
     pub shm: Vec<Size>,
     /// FPDUs per system call.
@@ -91,6 +98,7 @@ impl Findings {
         text += &self.over_udp();
         text += &self.on_device();
         text += &self.of_programs();
+        text += &self.of_numbers();
         text += &self.within_one_machine();
         text + &self.histogram()
     }
@@ -202,20 +210,17 @@ impl Findings {
             ),
         );
         for (required, verdict) in judged {
-            let bound = match required.bound {
-                Bound::AtMost(most) => format!("at most {most:.2}"),
-                Bound::AtLeast(least) => format!("at least {least:.2}"),
-            };
             let (low, high) = verdict.quartiles;
             line(
                 &mut text,
                 format_args!(
-                    "| {} | {} | {bound} of {} | {:.2} ({low:.2}–{high:.2}) | {} |",
+                    "| {} | {} | {} of {} | {:.2} ({low:.2}–{high:.2}) | {} |",
                     required.what,
                     octets(required.octets),
+                    required.bound,
                     required.to,
                     verdict.ratio,
-                    if verdict.holds { "yes" } else { "missed" }
+                    self::verdict(verdict.holds)
                 ),
             );
         }
@@ -228,15 +233,7 @@ impl Findings {
         let Some(first) = self.programs.first() else {
             return text;
         };
-        line(
-            &mut text,
-            format_args!(
-                "Medians of {} turns of {} ms each; ratios are medians of the ratios within each turn. In brackets is what half of the turns \
-                 lie between.\n",
-                first.turns.len(),
-                self.turn_ms
-            ),
-        );
+        self.turns(&mut text, &first.turns);
         head(
             &mut text,
             "perftest by `nd run` beside `nd perf`",
@@ -249,32 +246,76 @@ impl Findings {
             ),
         );
         for row in &self.programs {
-            let ProgramRow { test, .. } = row;
-            let (Some(medians), Some((ratio, low, high))) = (row.medians(), row.ratio()) else {
+            let test = row.test;
+            let Some([program, perf, ratio]) = figures(&row.turns, test.program.is_bandwidth())
+            else {
                 continue;
             };
-            let bandwidth = test.program.is_bandwidth();
-            let (unit, name, bound) = if bandwidth {
-                (GIGABYTES, "GB/s", "at least")
+            let bound = if test.program.is_bandwidth() {
+                "at least"
             } else {
-                (MICROSECONDS, "µs", "at most")
+                "at most"
             };
-            let figure = |figure: f64| format!("{} {name}", number(Some(figure * unit)));
             line(
                 &mut text,
                 format_args!(
-                    "| `{}` | {} | {} | {} | {ratio:.2} ({low:.2}–{high:.2}) | {bound} {:.2} | {} |",
+                    "| `{}` | {} | {program} | {perf} | {ratio} | {bound} {:.2} | {} |",
                     test.name(),
                     octets(test.size as usize),
-                    figure(medians.program),
-                    figure(medians.perf),
                     test.bound(),
-                    if row.holds() { "yes" } else { "missed" }
+                    verdict(row.holds())
                 ),
             );
         }
         text.push('\n');
         text
+    }
+
+    fn of_numbers(&self) -> String {
+        let mut text = String::new();
+        let Some(first) = self.numbers.first() else {
+            return text;
+        };
+        self.turns(&mut text, &first.turns);
+        head(&mut text, "Numbers of queue pairs", crc(self.crc));
+        line(
+            &mut text,
+            format_args!(
+                "| what | size | beside | measured | beside | ratio | required | holds |\n|---|--:|---|--:|--:|--:|---|---|"
+            ),
+        );
+        for row in &self.numbers {
+            let test = row.test;
+            let Some([measured, beside, ratio]) = figures(&row.turns, test.measured.is_bandwidth())
+            else {
+                continue;
+            };
+            line(
+                &mut text,
+                format_args!(
+                    "| {} | {} | {} | {measured} | {beside} | {ratio} | {} | {} |",
+                    test.measured.name(),
+                    octets(test.size as usize),
+                    test.beside.name(),
+                    test.bound,
+                    verdict(row.holds())
+                ),
+            );
+        }
+        text.push('\n');
+        text
+    }
+
+    fn turns(&self, text: &mut String, turns: &Pairs) {
+        line(
+            text,
+            format_args!(
+                "Medians of {} turns of {} ms each; ratios are medians of the ratios within each turn. In brackets is what half of the turns \
+                 lie between.\n",
+                turns.0.len(),
+                self.turn_ms
+            ),
+        );
     }
 
     fn machine(&self, text: &mut String) {
@@ -516,6 +557,23 @@ fn number(number: Option<f64>) -> String {
     }
 }
 
+/// The medians of both sides and the ratio, in words.
+fn figures(turns: &Pairs, bandwidth: bool) -> Option<[String; 3]> {
+    let (medians, (ratio, low, high)) = (turns.medians()?, turns.ratio()?);
+    let (unit, name) = if bandwidth {
+        (GIGABYTES, "GB/s")
+    } else {
+        (MICROSECONDS, "µs")
+    };
+    let figure = |figure: f64| format!("{} {name}", number(Some(figure * unit)));
+    let ratio = format!("{ratio:.2} ({low:.2}–{high:.2})");
+    Some([figure(medians.measured), figure(medians.beside), ratio])
+}
+
+const fn verdict(holds: bool) -> &'static str {
+    if holds { "yes" } else { "missed" }
+}
+
 /// `page` with `text` in the place that is for this part.
 ///
 /// # Errors
@@ -531,6 +589,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::calls::TRAFFIC;
+    use super::super::numbers::tests::rows as numbers_of_test;
     use super::super::programs::tests::rows as programs_of_test;
     use super::super::turns::tests::sizes;
     use super::*;
@@ -556,6 +615,7 @@ mod tests {
             udp: sizes(),
             device: Some(("siw0".to_owned(), sizes())),
             programs: programs_of_test(),
+            numbers: numbers_of_test(),
             shm: sizes(),
             calls: vec![(TRAFFIC[1], histogram)],
             skipped: vec!["fi_pingpong is not installed".to_owned()],
@@ -598,6 +658,10 @@ mod tests {
             "| `ib_send_lat` | 8 B | 8.40 µs | 8.00 µs | 1.05 (1.00–1.20) | at most 1.10 | yes |",
             "| `ib_read_bw` | 64 KiB | ",
             " | 0.60 (0.50–0.90) | at least 0.95 | missed |",
+            "| `ib_write_bw`, placed | 8 B | `ib_write_bw`, sent | ",
+            "| `ib_write_lat`, placed | 8 B | `nd perf --mode memory` | 12.8 µs | 8.00 µs | 1.60 (1.60–1.60) | at most 1.50 | missed |",
+            "| UCX `tag_bw`, rc_v | 8 B | UCX `tag_bw`, tcp | ",
+            " | 3.50 (3.50–3.50) | at least 3.00 | yes |",
             "### Within one machine, half a round trip, µs\n\nBoth sides poll, CRC off.\n",
             "| 8 B | 5.00 | 0.50 | 0.25 | 1.00 | 0.60 | 0.0200 | 0.40 |",
             "| Send, half a round trip | 8 B | at most 4.00 of UCX posix | 2.00 (2.00–2.00) | yes |",
@@ -637,6 +701,7 @@ mod tests {
             PagePart::Udp,
             PagePart::Device,
             PagePart::Programs,
+            PagePart::Numbers,
             PagePart::Shm,
         ] {
             replace(page, part, "new").unwrap();

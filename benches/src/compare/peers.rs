@@ -10,6 +10,8 @@ use std::time::Duration;
 use nd_perf::device::Device;
 use nd_perf::process::{self, on_core};
 
+use super::nd::Nd;
+use super::programs::by_nd_run;
 use super::{Failure, Times};
 
 /// The least and the greatest number of messages of a turn.
@@ -64,7 +66,11 @@ pub struct Peers {
 
 /// UCX's own benchmark.
 #[derive(Clone, Debug)]
-pub struct Ucx(PathBuf);
+pub struct Ucx {
+    program: PathBuf,
+    /// How to start it over softnd's libraries for verbs.
+    nd: Option<Nd>,
+}
 
 /// The transports of UCX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +81,8 @@ pub enum UcxOver {
     Posix,
     /// POSIX shared memory, and for long messages the kernel's copy from process to process (cross-memory attach).
     Cma,
+    /// Verbs, by queue pairs whose numbers it exchanges.
+    RcVerbs,
 }
 
 impl UcxOver {
@@ -84,6 +92,7 @@ impl UcxOver {
             Self::Tcp => &[("UCX_TLS", "tcp"), ("UCX_NET_DEVICES", "lo")],
             Self::Posix => &[("UCX_TLS", "posix,self")],
             Self::Cma => &[("UCX_TLS", "posix,cma,self")],
+            Self::RcVerbs => &[("UCX_TLS", "rc_v,self"), ("UCX_NET_DEVICES", "softnd0:1")],
         }
     }
 }
@@ -100,7 +109,27 @@ impl Ucx {
     /// The program, if it is installed.
     #[must_use]
     pub fn find() -> Option<Self> {
-        process::find("ucx_perftest").map(Self)
+        process::find("ucx_perftest").map(|program| Self { program, nd: None })
+    }
+
+    /// The same by `nd run`, for verbs.
+    #[must_use]
+    pub fn by_nd_run(&self, nd: &Nd) -> Self {
+        Self {
+            program: self.program.clone(),
+            nd: Some(nd.clone()),
+        }
+    }
+
+    fn command(&self, core: usize) -> Command {
+        match &self.nd {
+            None => on_core(core, &self.program),
+            Some(nd) => {
+                let mut command = by_nd_run(nd, core);
+                command.arg("--").arg(&self.program);
+                command
+            }
+        }
     }
 
     fn run(
@@ -112,7 +141,7 @@ impl Ucx {
     ) -> Result<UcxResult, Failure> {
         let port = process::free_port()?;
         let base = |core| {
-            let mut command = on_core(core, &self.0);
+            let mut command = self.command(core);
             command.envs(over.variables().iter().copied()).args([
                 "-p",
                 &port.to_string(),

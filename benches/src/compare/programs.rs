@@ -9,9 +9,10 @@ use std::time::Duration;
 use nd_perf::device::{DeviceTest, Program};
 use nd_perf::process::{self, on_core};
 
+use super::Failure;
 use super::nd::Nd;
+use super::pairs::Pairs;
 use super::peers::Pace;
-use super::{Failure, median};
 
 /// The requirement on a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +30,9 @@ const POLLING: f64 = 1.10;
 const SLEEPING: f64 = 1.20;
 /// Bandwidth is at least this much of that of `nd perf`.
 const BANDWIDTH: f64 = 0.95;
+
+/// Reads outstanding, at most.
+const MOST_READS: usize = 16;
 
 /// All tests, in the order of the table.
 pub const ALL: [ProgramTest; 15] = {
@@ -59,22 +63,13 @@ pub const ALL: [ProgramTest; 15] = {
     ]
 };
 
-/// One turn of a test: nanoseconds (half a round trip of a Send, a whole one of a Read), or octets per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProgramTurn {
-    /// Of the program.
-    pub program: f64,
-    /// Of `nd perf`.
-    pub perf: f64,
-}
-
 /// A test and its turns.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramRow {
     /// The test.
     pub test: ProgramTest,
-    /// The turns, in order.
-    pub turns: Vec<ProgramTurn>,
+    /// The turns: nanoseconds (half a round trip of a Send, a whole one of a Read), or octets per second, of the program and of `nd perf`.
+    pub turns: Pairs,
 }
 
 impl ProgramTest {
@@ -107,20 +102,7 @@ impl ProgramTest {
 
     /// Outstanding messages.
     fn depth(&self) -> usize {
-        super::nd::depth(self.size as usize).min(16) // Reads outstanding, at most
-    }
-
-    /// One turn of both. Which begins, changes from turn to turn.
-    fn turn(&self, nd: &Nd, pace: &Pace, number: usize) -> Result<ProgramTurn, Failure> {
-        if number.is_multiple_of(2) {
-            let program = self.of_program(nd, pace)?;
-            let perf = self.of_perf(nd)?;
-            Ok(ProgramTurn { program, perf })
-        } else {
-            let perf = self.of_perf(nd)?;
-            let program = self.of_program(nd, pace)?;
-            Ok(ProgramTurn { program, perf })
-        }
+        super::nd::depth(self.size as usize).min(MOST_READS)
     }
 
     fn of_perf(&self, nd: &Nd) -> Result<f64, Failure> {
@@ -128,11 +110,57 @@ impl ProgramTest {
         if self.program.is_bandwidth() {
             nd.bandwidth_at(self.op(), size, self.depth())
         } else {
-            nd.latency(self.op(), size, self.events)
+            nd.latency(self.op(), size, if self.events { "event" } else { "poll" })
         }
     }
 
-    fn of_program(&self, nd: &Nd, pace: &Pace) -> Result<f64, Failure> {
+    fn program(&self) -> Perftest {
+        Perftest {
+            program: self.program,
+            size: self.size,
+            // A completion for each message, as in `nd perf`. perftest's own choice is one for as many as fit the queue: it would wait until
+            // all of them are through before it posts the next ones.
+            depth: self.depth(),
+            events: self.events,
+            writes: "sent", // as those of `nd perf`
+            connection: Connection::RdmaCm,
+        }
+    }
+}
+
+/// Who connects the queue pairs of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Connection {
+    /// rdma_cm.
+    RdmaCm,
+    /// The program, which exchanges their numbers over a socket of its own.
+    Numbers,
+}
+
+/// A program of perftest by `nd run`, at both ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Perftest {
+    /// The program.
+    pub program: Program,
+    /// Octets of a message.
+    pub size: u32,
+    /// Outstanding messages of a program that measures a rate, all signalled.
+    pub depth: usize,
+    /// It sleeps until an event comes, and does not poll.
+    pub events: bool,
+    /// When its Writes are done: `sent` or `placed`.
+    pub writes: &'static str,
+    /// How it connects.
+    pub connection: Connection,
+}
+
+impl Perftest {
+    /// One turn: nanoseconds (half a round trip, or a whole one of a Read), or octets per second.
+    ///
+    /// # Errors
+    ///
+    /// When a program fails, or prints something unknown.
+    pub fn measure(&self, nd: &Nd, pace: &Pace) -> Result<f64, Failure> {
         let port = process::free_port()?;
         let messages = pace.messages();
         let server = self.command(nd, 1, port, messages);
@@ -144,9 +172,10 @@ impl ProgramTest {
             size: self.size,
             messages,
         };
-        let figure = test
-            .figure_of_perftest(&printed)
-            .ok_or_else(|| Failure::new(format!("{} printed no figure: {printed}", self.name())))?;
+        let figure = test.figure_of_perftest(&printed).ok_or_else(|| {
+            let name = self.program.installed_name();
+            Failure::new(format!("{name} printed no figure: {printed}"))
+        })?;
         let size = f64::from(self.size);
         Ok(if self.program.is_bandwidth() {
             let rate = figure * f64::from(1 << 20); // MiB
@@ -164,27 +193,34 @@ impl ProgramTest {
     }
 
     fn command(&self, nd: &Nd, core: usize, port: u16, messages: u32) -> Command {
-        let mut command = on_core(core, &nd.program);
-        command.arg("run");
-        if !nd.crc {
-            command.arg("--no-crc");
-        }
+        let mut command = by_nd_run(nd, core);
         if self.program.writes() {
-            command.args(["--writes", "sent"]); // as those of `nd perf`
+            command.args(["--writes", self.writes]);
         }
-        command.args(["--", &self.program.installed_name(), "-R", "-F"]);
+        command.args(["--", &self.program.installed_name(), "-F"]);
+        if self.connection == Connection::RdmaCm {
+            command.arg("-R");
+        }
         command.args(["-p", &port.to_string(), "-s", &self.size.to_string()]);
         command.args(["-n", &messages.to_string()]);
         if self.program.is_bandwidth() {
-            // A completion for each message, as in `nd perf`. perftest's own choice is one for as many as fit the queue: it would wait until
-            // all of them are through before it posts the next ones.
-            command.args(["-t", &self.depth().to_string(), "-Q", "1"]);
+            command.args(["-t", &self.depth.to_string(), "-Q", "1"]);
         }
         if self.events {
             command.arg("-e");
         }
         command
     }
+}
+
+/// `nd run` on a core, with the setting of CRCs; `--` and a program follow.
+pub(super) fn by_nd_run(nd: &Nd, core: usize) -> Command {
+    let mut command = on_core(core, &nd.program);
+    command.arg("run");
+    if !nd.crc {
+        command.arg("--no-crc");
+    }
+    command
 }
 
 impl ProgramRow {
@@ -195,44 +231,17 @@ impl ProgramRow {
     /// When a program fails, or prints something unknown.
     pub fn measure(test: ProgramTest, nd: &Nd, turns: usize) -> Result<Self, Failure> {
         let pace = Pace::new(nd.turn, test.size as usize);
-        let turns = (0..turns).map(|turn| {
-            eprintln!("{} {}: turn {turn} of {turns}", test.name(), test.size);
-            test.turn(nd, &pace, turn)
-        });
-        Ok(Self {
-            test,
-            turns: turns.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// The medians of the program's and of `nd perf`'s figures.
-    #[must_use]
-    pub fn medians(&self) -> Option<ProgramTurn> {
-        Some(ProgramTurn {
-            program: median(self.turns.iter().map(|turn| turn.program))?,
-            perf: median(self.turns.iter().map(|turn| turn.perf))?,
-        })
-    }
-
-    /// The median of the ratios within each turn, and what half of them lie between.
-    #[must_use]
-    pub fn ratio(&self) -> Option<(f64, f64, f64)> {
-        let mut ratios: Vec<_> = self
-            .turns
-            .iter()
-            .map(|turn| turn.program / turn.perf)
-            .collect();
-        ratios.sort_by(f64::total_cmp);
-        let last = ratios.len().checked_sub(1)?;
-        let middle = median(ratios.iter().copied())?;
-        Some((middle, ratios[last / 4], ratios[last - last / 4]))
+        let name = format!("{} {}", test.name(), test.size);
+        let program = || test.program().measure(nd, &pace);
+        let turns = Pairs::measure(turns, &name, program, || test.of_perf(nd))?;
+        Ok(Self { test, turns })
     }
 
     /// Returns true if the ratio is within its bound.
     #[must_use]
     pub fn holds(&self) -> bool {
         let bound = self.test.bound();
-        self.ratio().is_some_and(|(ratio, ..)| {
+        self.turns.ratio().is_some_and(|(ratio, ..)| {
             if self.test.program.is_bandwidth() {
                 ratio >= bound
             } else {
@@ -267,17 +276,18 @@ pub const SHORTEST: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::pairs::Pair;
     use super::*;
 
     /// Rows that hold, and rows that do not.
     #[must_use]
     pub(in super::super) fn rows() -> Vec<ProgramRow> {
         let row = |test, ratios: [f64; 3]| {
-            let turn = |ratio| ProgramTurn {
-                program: ratio * 8_000.0,
-                perf: 8_000.0,
+            let turn = |ratio| Pair {
+                measured: ratio * 8_000.0,
+                beside: 8_000.0,
             };
-            let turns = ratios.map(turn).to_vec();
+            let turns = Pairs(ratios.map(turn).to_vec());
             ProgramRow { test, turns }
         };
         vec![
@@ -292,12 +302,12 @@ pub(super) mod tests {
     fn latencies_have_an_upper_bound_and_bandwidth_a_lower_one() {
         let holds: Vec<_> = rows().iter().map(ProgramRow::holds).collect();
         assert_eq!(holds, [true, false, true, false]);
-        assert_eq!(rows()[0].ratio(), Some((1.05, 1.0, 1.2)));
+        assert_eq!(rows()[0].turns.ratio(), Some((1.05, 1.0, 1.2)));
         let none = ProgramRow {
             test: ALL[0],
-            turns: Vec::new(),
+            turns: Pairs::default(),
         };
-        assert!(!none.holds() && none.medians().is_none());
+        assert!(!none.holds() && none.turns.medians().is_none());
     }
 
     #[test]
@@ -309,14 +319,14 @@ pub(super) mod tests {
             systems_congestion: false,
         };
         let line = |test: ProgramTest| {
-            let command = test.command(&nd, usize::MAX, 4000, 500);
+            let command = test.program().command(&nd, usize::MAX, 4000, 500);
             format!("{command:?}").replace('"', "")
         };
         for (test, wanted) in [
-            (ALL[6], "ib_send_lat -R -F -p 4000 -s 8 -n 500 -e"),
+            (ALL[6], "ib_send_lat -F -R -p 4000 -s 8 -n 500 -e"),
             (
                 ALL[14],
-                "ib_read_bw -R -F -p 4000 -s 1048576 -n 500 -t 2 -Q 1",
+                "ib_read_bw -F -R -p 4000 -s 1048576 -n 500 -t 2 -Q 1",
             ),
         ] {
             let line = line(test);
@@ -324,7 +334,7 @@ pub(super) mod tests {
             assert!(line.contains("run --no-crc -- ib_"), "{line}");
         }
         let writes = line(ALL[11]);
-        let start = "run --no-crc --writes sent -- ib_write_bw -R";
+        let start = "run --no-crc --writes sent -- ib_write_bw -F -R";
         assert!(writes.contains(start), "{writes}");
     }
 }

@@ -90,7 +90,7 @@ impl ShmTurn {
     fn ucx(&mut self, over: UcxOver) -> &mut UcxTurn {
         match over {
             UcxOver::Cma => &mut self.cma,
-            UcxOver::Posix | UcxOver::Tcp => &mut self.posix,
+            UcxOver::Posix | UcxOver::Tcp | UcxOver::RcVerbs => &mut self.posix,
         }
     }
 
