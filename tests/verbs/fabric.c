@@ -75,8 +75,13 @@ static struct fid_ep *endpoint(struct side *side, struct fi_info *info, struct f
 
 static void awaits(struct side *side, uint32_t kind, struct fi_eq_cm_entry *entry)
 {
-    uint32_t event;
+    uint32_t event = 0;
+    struct fi_eq_err_entry error = { 0 };
     ssize_t got = fi_eq_sread(side->events, &event, entry, sizeof *entry, -1, 0);
+    if (got < 0)
+        fi_eq_readerr(side->events, &error, 0);
+    if (got < 0 || event != kind)
+        fprintf(stderr, "event %u instead of %u: %zd, error %d of the provider, %d\n", event, kind, got, error.prov_errno, error.err);
     NEED(got >= 0 && event == kind);
 }
 
