@@ -551,6 +551,9 @@ impl<O: Owner> Endpoint<O> {
         let notices = self.fixed.owner.take_notices(&mut state.owner, signals);
         drop(state);
         self.fixed.owner.deliver(notices);
+        if signals.contains(Signals::PEER_CLOSED) {
+            self.lock().owner_knows(&self.fixed);
+        }
     }
 
     /// Makes progress, or leaves the edges to the thread that has locked the endpoint.

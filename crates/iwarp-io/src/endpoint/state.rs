@@ -100,6 +100,9 @@ pub(super) struct State<O: Owner> {
     pub(super) flush: Flush,
     /// The stream is gone, and [`Signals::GONE`] has not been signalled.
     pub(super) over: bool,
+    /// The peer has closed its direction, and the owner does not know that yet. Until then this side's direction stays open: a peer that sees both
+    /// closed may connect anew, and the owner would get that request before the end of this connection.
+    owner_lags: bool,
     /// [`Turn::work`](crate::progress::domain::Turn::work) of this turn.
     pub(super) turn_work: usize,
     /// The time limit of the Send that waits for a Receive, or of the last one that did.
@@ -143,6 +146,7 @@ impl<O: Owner> State<O> {
             signals: Signals::empty(),
             flush: Flush::Free,
             over: false,
+            owner_lags: false,
             turn_work: 0,
             stall: None,
             gather: Gather::default(),
@@ -181,6 +185,7 @@ impl<O: Owner> State<O> {
     /// Takes the connection and its stream out, if there is a stream, and puts `fresh` in the place of the connection.
     pub(super) fn take_stream(&mut self, fresh: Connection, owner: O::State) -> Option<Self> {
         let io = self.io.take()?;
+        self.owner_lags = false;
         Some(Self {
             owner,
             connection: std::mem::replace(&mut self.connection, fresh),
@@ -194,6 +199,7 @@ impl<O: Owner> State<O> {
             signals: std::mem::take(&mut self.signals),
             flush: Flush::Free,
             over: false,
+            owner_lags: false,
             turn_work: 0,
             stall: None,
             gather: Gather::default(),
@@ -236,6 +242,7 @@ impl<O: Owner> State<O> {
         self.scope.stream = stream;
         self.connection = self.fresh()?;
         self.phase = Phase::Idle;
+        self.owner_lags = false;
         self.stall = None;
         self.gather = Gather::default();
         self.deadline = None;
@@ -469,7 +476,7 @@ impl<O: Owner> State<O> {
         }
         fixed.owner.place(&mut self.owner);
         if let Some(io) = &mut self.io {
-            if self.connection.write_side_done() {
+            if self.connection.write_side_done() && !self.owner_lags {
                 io.close_write();
             }
             if io.stream().is_faulted() {
@@ -489,6 +496,12 @@ impl<O: Owner> State<O> {
         self.keep_time(fixed);
     }
 
+    /// The owner knows that the peer has closed its direction.
+    pub(super) fn owner_knows(&mut self, fixed: &Fixed<O>) {
+        self.owner_lags = false;
+        self.settle(fixed);
+    }
+
     fn take(&mut self, event: Event, fixed: &Fixed<O>) {
         match event {
             Event::Completed(completion) => {
@@ -505,6 +518,7 @@ impl<O: Owner> State<O> {
             }
             Event::PeerClosed => {
                 self.signals |= Signals::PEER_CLOSED;
+                self.owner_lags = true;
                 if !self.keeps_receives {
                     self.signals |= Signals::FLUSHED;
                 }

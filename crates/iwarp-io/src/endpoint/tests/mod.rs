@@ -88,6 +88,8 @@ struct Plain {
     calls: Mutex<OwnerCalls>,
     /// Called for each completion of a Receive, with no lock held.
     answer: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
+    /// Called when the peer has closed its direction, with no lock held.
+    closed: Mutex<Option<Arc<dyn Fn() + Send + Sync>>>,
     polite: bool,
 }
 
@@ -154,6 +156,10 @@ impl Owner for Plain {
             if let Some(answer) = answer.filter(|_| received) {
                 answer();
             }
+        }
+        let closed = self.closed.lock().unwrap().clone();
+        if let Some(closed) = closed.filter(|_| signals.contains(Signals::PEER_CLOSED)) {
+            closed();
         }
         let mut calls = self.calls();
         calls.signals |= signals;
@@ -316,6 +322,7 @@ impl Net {
             pool: Arc::clone(&self.pool),
             calls: Mutex::default(),
             answer: Mutex::default(),
+            closed: Mutex::default(),
             polite,
         };
         let driver = Arc::clone(&self.driver);
@@ -485,6 +492,27 @@ fn a_receive_that_is_posted_after_the_peers_end_comes_back_at_once() {
         net.until("gone", gone);
         passive.receive(1, 0);
         assert_eq!(passive.ends(), [(1, false)]);
+    }
+}
+
+/// A peer that connects anew when both directions are closed is not reported before the end of its first connection.
+#[test]
+fn the_owner_knows_that_the_peer_has_closed_before_this_side_closes() {
+    for net in Net::each() {
+        let (active, passive) = net.pair();
+        let (active, passive) = (Arc::new(active), Arc::new(passive));
+        let was_open = Arc::new(Mutex::new(None));
+        let (looking, said) = (Arc::downgrade(&passive), Arc::clone(&was_open));
+        let closed = move || {
+            let passive = looking.upgrade().unwrap();
+            *said.lock().unwrap() = Some(!passive.endpoint.is_gone());
+        };
+        *passive.endpoint.owner().closed.lock().unwrap() = Some(Arc::new(closed));
+        drop(active.endpoint.disconnect());
+        let gone = |end: &End| end.signals().contains(Signals::GONE);
+        net.until("gone", || gone(&active) && gone(&passive));
+        assert_eq!(*was_open.lock().unwrap(), Some(true));
+        passive.endpoint.owner().closed.lock().unwrap().take();
     }
 }
 
