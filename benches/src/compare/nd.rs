@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use nd_perf::process;
+use nd_perf::process::{self, on_core};
 use serde_json::Value;
 
 use super::{Failure, Times};
@@ -95,6 +95,17 @@ impl Nd {
             turn,
             systems_congestion: false,
         })
+    }
+
+    /// `nd run` on a core, with the setting of CRCs; `--` and a program follow.
+    #[must_use]
+    pub fn run(&self, core: usize) -> Command {
+        let mut command = on_core(core, &self.program);
+        command.arg("run");
+        if !self.crc {
+            command.arg("--no-crc");
+        }
+        command
     }
 
     /// Adds the arguments of a run over TCP.

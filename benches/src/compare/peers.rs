@@ -11,7 +11,6 @@ use nd_perf::device::Device;
 use nd_perf::process::{self, on_core};
 
 use super::nd::Nd;
-use super::programs::by_nd_run;
 use super::{Failure, Times};
 
 /// The least and the greatest number of messages of a turn.
@@ -125,7 +124,7 @@ impl Ucx {
         match &self.nd {
             None => on_core(core, &self.program),
             Some(nd) => {
-                let mut command = by_nd_run(nd, core);
+                let mut command = nd.run(core);
                 command.arg("--").arg(&self.program);
                 command
             }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use nd_perf::device::{DeviceTest, Program};
-use nd_perf::process::{self, on_core};
+use nd_perf::process;
 
 use super::Failure;
 use super::nd::Nd;
@@ -193,7 +193,7 @@ impl Perftest {
     }
 
     fn command(&self, nd: &Nd, core: usize, port: u16, messages: u32) -> Command {
-        let mut command = by_nd_run(nd, core);
+        let mut command = nd.run(core);
         if self.program.writes() {
             command.args(["--writes", self.writes]);
         }
@@ -211,16 +211,6 @@ impl Perftest {
         }
         command
     }
-}
-
-/// `nd run` on a core, with the setting of CRCs; `--` and a program follow.
-pub(super) fn by_nd_run(nd: &Nd, core: usize) -> Command {
-    let mut command = on_core(core, &nd.program);
-    command.arg("run");
-    if !nd.crc {
-        command.arg("--no-crc");
-    }
-    command
 }
 
 impl ProgramRow {
