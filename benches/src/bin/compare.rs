@@ -30,8 +30,9 @@ use softnd_benches::octets;
 ///
 /// Over TCP all programs have the same congestion control: first the system's default, then, where this process may change the default for
 /// the length of the run, cubic. Then softnd runs over UDP, where QUIC has its own congestion control. Then perftest's programs run over
-/// softnd's libraries for verbs, beside `nd perf`, and those that exchange numbers of queue pairs, with UCX over verbs. Then softnd, UCX and libfabric run through shared memory, beside plain copies. With
-/// --device none of this runs, but `nd perftest` over verbs and perftest's own programs on that device.
+/// softnd's libraries for verbs, beside `nd perf`, and those that exchange numbers of queue pairs, with UCX over verbs. Then softnd, UCX and
+/// libfabric run through shared memory, beside plain copies. With --device none of this runs, but `nd perftest` over verbs and perftest's own
+/// programs on that device.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Octets per message [default: all powers of two from 8 to 1 MiB]
@@ -108,8 +109,8 @@ impl Arguments {
     }
 }
 
-/// The transport of softnd; `shm` is shared memory within this machine. `programs` are those of verbs, `numbers` those that exchange the numbers
-/// of their queue pairs.
+/// The transport of softnd; `shm` is shared memory within this machine. `programs` are those of verbs, and `numbers` those among them that
+/// exchange the numbers of their queue pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Over {
     Tcp,
@@ -195,8 +196,8 @@ fn fabric(findings: &mut Findings) -> Option<Fabric> {
 }
 
 /// UCX, if it is installed.
-fn ucx(findings: &mut Findings) -> Option<Ucx> {
-    let ucx = Ucx::find();
+fn ucx(nd: &Nd, findings: &mut Findings) -> Option<Ucx> {
+    let ucx = Ucx::find(nd);
     if ucx.is_none() {
         skip(findings, not_installed("ucx_perftest", "ucx-utils"));
     }
@@ -210,7 +211,7 @@ fn within_one_machine(
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     let peers = Peers {
-        ucx: ucx(findings),
+        ucx: ucx(nd, findings),
         fabric: fabric(findings),
         device: None,
     };
@@ -227,7 +228,7 @@ fn within_one_machine(
 /// Compares softnd over TCP with raw TCP, UCX and libfabric.
 fn over_tcp(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
     let peers = Peers {
-        ucx: ucx(findings),
+        ucx: ucx(nd, findings),
         fabric: fabric(findings),
         device: None,
     };
@@ -314,7 +315,7 @@ fn of_programs(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Resul
 
 /// Verbs programs that exchange the numbers of their queue pairs.
 fn of_numbers(arguments: &Arguments, nd: &Nd, findings: &mut Findings) -> Result<(), Failure> {
-    let ucx = Ucx::find();
+    let ucx = Ucx::find(nd);
     let (tests, missing) = numbers::installed(ucx.as_ref());
     for (program, package) in missing {
         skip(findings, not_installed(&program, package));

@@ -7,10 +7,9 @@ use nd_perf::device::Program;
 
 use super::Failure;
 use super::nd::Nd;
-use super::one_machine::Bound;
-use super::pairs::Pairs;
+use super::pairs::{Bound, Pairs};
 use super::peers::{Pace, Ucx, UcxOver};
-use super::programs::{Connection, Perftest};
+use super::programs::{Connection, Perftest, Writes};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +28,7 @@ pub struct NumbersTest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// One of perftest: when its Writes are done, and how it connects.
-    Perftest(Program, &'static str, Connection),
+    Perftest(Program, Writes, Connection),
     /// `nd perf` with Writes, where each side looks at its memory for the other's.
     PerfMemory,
     /// A test of UCX.
@@ -52,12 +51,12 @@ pub const ALL: [NumbersTest; 9] = {
     }
     const fn placed(size: u32, least: f64) -> NumbersTest {
         let [placed, sent] = [
-            Perftest(WriteBw, "placed", Numbers),
-            Perftest(WriteBw, "sent", Numbers),
+            Perftest(WriteBw, Writes::Placed, Numbers),
+            Perftest(WriteBw, Writes::Sent, Numbers),
         ];
         row(size, placed, sent, Bound::AtLeast(least))
     }
-    const fn write_latency(writes: &'static str, most: f64) -> NumbersTest {
+    const fn write_latency(writes: Writes, most: f64) -> NumbersTest {
         let measured = Perftest(WriteLat, writes, Numbers);
         row(8, measured, PerfMemory, Bound::AtMost(most))
     }
@@ -68,12 +67,12 @@ pub const ALL: [NumbersTest; 9] = {
         placed(8, 0.4),
         placed(4096, 0.7),
         placed(65536, 0.95),
-        write_latency("sent", 1.15),
-        write_latency("placed", 1.5),
+        write_latency(Writes::Sent, 1.15),
+        write_latency(Writes::Placed, 1.5),
         row(
             8,
-            Perftest(SendLat, "placed", Numbers),
-            Perftest(SendLat, "placed", RdmaCm),
+            Perftest(SendLat, Writes::Placed, Numbers),
+            Perftest(SendLat, Writes::Placed, RdmaCm),
             Bound::AtMost(1.03),
         ),
         ucx(8, "tag_lat", Bound::AtMost(1.15)),
@@ -96,7 +95,7 @@ impl Side {
                     Connection::Numbers => "",
                 };
                 let writes = if program.writes() {
-                    format!(", {writes}")
+                    format!(", {}", writes.name())
                 } else {
                     String::new()
                 };
@@ -114,17 +113,7 @@ impl Side {
         }
     }
 
-    /// The side prints rates, and not times.
-    #[must_use]
-    pub fn is_bandwidth(self) -> bool {
-        match self {
-            Self::Perftest(program, ..) => program.is_bandwidth(),
-            Self::PerfMemory => false,
-            Self::Ucx(test, _) => test.ends_with("_bw"),
-        }
-    }
-
-    /// The side runs, or the name of what is not installed, and of Debian's package of it.
+    /// What is not installed, and Debian's name of its package.
     fn missing(self, ucx: Option<&Ucx>) -> Option<(String, &'static str)> {
         match self {
             Self::Perftest(program, ..) => {
@@ -154,14 +143,7 @@ impl Side {
             Self::PerfMemory => nd.latency("write", octets, "memory"),
             Self::Ucx(test, over) => {
                 let ucx = ucx.ok_or_else(|| Failure::new("ucx_perftest is not installed"))?;
-                let by_nd_run;
-                let ucx = if over == UcxOver::RcVerbs {
-                    by_nd_run = ucx.by_nd_run(nd);
-                    &by_nd_run
-                } else {
-                    ucx
-                };
-                if self.is_bandwidth() {
+                if test.ends_with("_bw") {
                     return ucx.one_way(over, test, octets, pace);
                 }
                 let times = ucx.ping_pong(over, octets, pace)?;
@@ -196,28 +178,19 @@ impl NumbersRow {
             size,
             measured,
             beside,
-            ..
+            bound,
         } = test;
-        // Each side has a pace of its own: some are many times as fast as others.
+        // One for each side, because some are many times as fast as others.
         let paces = [(); 2].map(|()| Pace::new(nd.turn, size as usize));
         let name = format!("{} and {}, {size}", measured.name(), beside.name());
         let turns = Pairs::measure(
             turns,
             &name,
+            bound,
             || measured.measure(nd, ucx, size, &paces[0]),
             || beside.measure(nd, ucx, size, &paces[1]),
         )?;
         Ok(Self { test, turns })
-    }
-
-    /// Returns true if the median of the ratios is within the bound.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        let bound = self.test.bound;
-        self.turns.ratio().is_some_and(|(ratio, ..)| match bound {
-            Bound::AtMost(most) => ratio <= most,
-            Bound::AtLeast(least) => ratio >= least,
-        })
     }
 }
 
@@ -242,12 +215,15 @@ pub(super) mod tests {
     /// Rows that hold, and rows that do not.
     #[must_use]
     pub(in super::super) fn rows() -> Vec<NumbersRow> {
-        let row = |test, ratio: f64| {
+        let row = |test: NumbersTest, ratio: f64| {
             let pair = Pair {
                 measured: ratio * 8_000.0,
                 beside: 8_000.0,
             };
-            let turns = Pairs(vec![pair]);
+            let turns = Pairs {
+                turns: vec![pair],
+                bound: test.bound,
+            };
             NumbersRow { test, turns }
         };
         vec![
@@ -260,24 +236,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_median_of_the_ratios_is_judged() {
-        let holds: Vec<_> = rows().iter().map(NumbersRow::holds).collect();
-        assert_eq!(holds, [false, true, false, true, true]);
-        let none = NumbersRow {
-            test: ALL[0],
-            turns: Pairs::default(),
-        };
-        assert!(!none.holds());
-    }
-
-    #[test]
-    fn both_sides_of_a_row_have_the_same_unit_and_different_names() {
-        for NumbersTest {
-            measured, beside, ..
-        } in ALL
-        {
-            assert_eq!(measured.is_bandwidth(), beside.is_bandwidth());
-            assert_ne!(measured.name(), beside.name());
+    fn times_are_limited_from_above_and_rates_from_below() {
+        for test in ALL {
+            let names = [test.measured.name(), test.beside.name()];
+            assert_ne!(names[0], names[1]);
+            let rates = names.map(|name| name.contains("_bw"));
+            assert_eq!(rates, [matches!(test.bound, Bound::AtLeast(_)); 2]);
         }
         assert_eq!(ALL[5].measured.name(), "`ib_send_lat`");
         assert_eq!(ALL[5].beside.name(), "`ib_send_lat -R`");

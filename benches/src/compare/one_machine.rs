@@ -1,7 +1,6 @@
 //! The comparison within one machine: its tests, its columns and what is required.
 
-use std::fmt;
-
+use super::pairs::Bound;
 use super::peers::UcxOver;
 use super::shm::ShmTest;
 use super::turns::{Figure, Size, Test, Turn};
@@ -68,24 +67,6 @@ pub struct ShmRequirement {
     pub ratio: Figure,
     /// The bound of the ratio.
     pub bound: Bound,
-}
-
-/// The bound of a ratio.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    /// Times.
-    AtMost(f64),
-    /// Rates.
-    AtLeast(f64),
-}
-
-impl fmt::Display for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::AtMost(most) => write!(f, "at most {most:.2}"),
-            Self::AtLeast(least) => write!(f, "at least {least:.2}"),
-        }
-    }
 }
 
 const fn at_most(octets: usize, to: &'static str, ratio: Figure, most: f64) -> ShmRequirement {
@@ -176,8 +157,8 @@ impl ShmRequirement {
             ratio: size.median(self.ratio)?,
             quartiles,
             holds: match self.bound {
-                Bound::AtMost(most) => quartiles.1 <= most,
-                Bound::AtLeast(least) => quartiles.0 >= least,
+                Bound::AtMost(_) => self.bound.holds(quartiles.1),
+                Bound::AtLeast(_) => self.bound.holds(quartiles.0),
             },
         })
     }

@@ -6,9 +6,9 @@ use nd_perf::cores::Watch;
 
 use super::Failure;
 use super::calls::{CLASSES, Histogram, Traffic};
-use super::numbers::NumbersRow;
+use super::numbers::{NumbersRow, Side};
 use super::one_machine::{REQUIRED, SHM_ONE_WAY, SHM_PING_PONG};
-use super::pairs::Pairs;
+use super::pairs::{Bound, Pairs};
 use super::programs::ProgramRow;
 use super::turns::{
     AHEAD, ALIGNED_ONE_WAY, ALIGNED_PING_PONG, ALIGNED_SHARES, DEVICE_ONE_WAY,
@@ -229,93 +229,69 @@ impl Findings {
     }
 
     fn of_programs(&self) -> String {
-        let mut text = String::new();
-        let Some(first) = self.programs.first() else {
-            return text;
-        };
-        self.turns(&mut text, &first.turns);
-        head(
-            &mut text,
-            "perftest by `nd run` beside `nd perf`",
-            crc(self.crc),
-        );
-        line(
-            &mut text,
-            format_args!(
-                "| program | size | by `nd run` | `nd perf` | ratio | required | holds |\n|---|--:|--:|--:|--:|---|---|"
-            ),
-        );
-        for row in &self.programs {
-            let test = row.test;
-            let Some([program, perf, ratio]) = figures(&row.turns, test.program.is_bandwidth())
-            else {
-                continue;
-            };
-            let bound = if test.program.is_bandwidth() {
-                "at least"
-            } else {
-                "at most"
-            };
-            line(
-                &mut text,
-                format_args!(
-                    "| `{}` | {} | {program} | {perf} | {ratio} | {bound} {:.2} | {} |",
-                    test.name(),
-                    octets(test.size as usize),
-                    test.bound(),
-                    verdict(row.holds())
-                ),
-            );
-        }
-        text.push('\n');
-        text
+        let rows = self.programs.iter().map(|row| {
+            let (name, size) = (row.test.name(), octets(row.test.size as usize));
+            (format!("`{name}` | {size}"), &row.turns)
+        });
+        let columns = "| program | size | by `nd run` | `nd perf` | ratio | required | holds |\n|---|--:|--:|--:|--:|---|---|";
+        self.judged("perftest by `nd run` beside `nd perf`", columns, rows)
     }
 
     fn of_numbers(&self) -> String {
+        let rows = self.numbers.iter().map(|row| {
+            let (test, size) = (row.test, octets(row.test.size as usize));
+            let [measured, beside] = [test.measured, test.beside].map(Side::name);
+            (format!("{measured} | {size} | {beside}"), &row.turns)
+        });
+        let columns = "| what | size | beside | measured | beside | ratio | required | holds |\n|---|--:|---|--:|--:|--:|---|---|";
+        self.judged("Numbers of queue pairs", columns, rows)
+    }
+
+    /// A table whose rows begin with these cells. Nothing without a row.
+    fn judged<'a>(
+        &self,
+        what: &str,
+        columns: &str,
+        rows: impl Iterator<Item = (String, &'a Pairs)>,
+    ) -> String {
         let mut text = String::new();
-        let Some(first) = self.numbers.first() else {
+        let mut rows = rows.peekable();
+        let Some((_, first)) = rows.peek() else {
             return text;
         };
-        self.turns(&mut text, &first.turns);
-        head(&mut text, "Numbers of queue pairs", crc(self.crc));
         line(
             &mut text,
             format_args!(
-                "| what | size | beside | measured | beside | ratio | required | holds |\n|---|--:|---|--:|--:|--:|---|---|"
+                "Medians of {} turns of {} ms each; ratios are medians of the ratios within each turn. In brackets is what half of the turns \
+                 lie between.\n",
+                first.turns.len(),
+                self.turn_ms
             ),
         );
-        for row in &self.numbers {
-            let test = row.test;
-            let Some([measured, beside, ratio]) = figures(&row.turns, test.measured.is_bandwidth())
-            else {
+        head(&mut text, what, crc(self.crc));
+        line(&mut text, format_args!("{columns}"));
+        for (cells, pairs) in rows {
+            let (Some(medians), Some((ratio, low, high))) = (pairs.medians(), pairs.ratio()) else {
                 continue;
             };
+            let (unit, name) = match pairs.bound {
+                Bound::AtMost(_) => (MICROSECONDS, "µs"),
+                Bound::AtLeast(_) => (GIGABYTES, "GB/s"),
+            };
+            let figure = |figure: f64| format!("{} {name}", number(Some(figure * unit)));
             line(
                 &mut text,
                 format_args!(
-                    "| {} | {} | {} | {measured} | {beside} | {ratio} | {} | {} |",
-                    test.measured.name(),
-                    octets(test.size as usize),
-                    test.beside.name(),
-                    test.bound,
-                    verdict(row.holds())
+                    "| {cells} | {} | {} | {ratio:.2} ({low:.2}–{high:.2}) | {} | {} |",
+                    figure(medians.measured),
+                    figure(medians.beside),
+                    pairs.bound,
+                    verdict(pairs.holds())
                 ),
             );
         }
         text.push('\n');
         text
-    }
-
-    fn turns(&self, text: &mut String, turns: &Pairs) {
-        line(
-            text,
-            format_args!(
-                "Medians of {} turns of {} ms each; ratios are medians of the ratios within each turn. In brackets is what half of the turns \
-                 lie between.\n",
-                turns.0.len(),
-                self.turn_ms
-            ),
-        );
     }
 
     fn machine(&self, text: &mut String) {
@@ -555,19 +531,6 @@ fn number(number: Option<f64>) -> String {
         Some(number) if number >= 0.1 => format!("{number:.2}"),
         Some(number) => format!("{number:.4}"),
     }
-}
-
-/// The medians of both sides and the ratio, in words.
-fn figures(turns: &Pairs, bandwidth: bool) -> Option<[String; 3]> {
-    let (medians, (ratio, low, high)) = (turns.medians()?, turns.ratio()?);
-    let (unit, name) = if bandwidth {
-        (GIGABYTES, "GB/s")
-    } else {
-        (MICROSECONDS, "µs")
-    };
-    let figure = |figure: f64| format!("{} {name}", number(Some(figure * unit)));
-    let ratio = format!("{ratio:.2} ({low:.2}–{high:.2})");
-    Some([figure(medians.measured), figure(medians.beside), ratio])
 }
 
 const fn verdict(holds: bool) -> &'static str {

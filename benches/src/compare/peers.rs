@@ -67,8 +67,8 @@ pub struct Peers {
 #[derive(Clone, Debug)]
 pub struct Ucx {
     program: PathBuf,
-    /// How to start it over softnd's libraries for verbs.
-    nd: Option<Nd>,
+    /// Starts it over softnd's libraries for verbs.
+    nd: Nd,
 }
 
 /// The transports of UCX.
@@ -107,28 +107,19 @@ struct UcxResult {
 impl Ucx {
     /// The program, if it is installed.
     #[must_use]
-    pub fn find() -> Option<Self> {
-        process::find("ucx_perftest").map(|program| Self { program, nd: None })
+    pub fn find(nd: &Nd) -> Option<Self> {
+        let program = process::find("ucx_perftest")?;
+        let nd = nd.clone();
+        Some(Self { program, nd })
     }
 
-    /// The same by `nd run`, for verbs.
-    #[must_use]
-    pub fn by_nd_run(&self, nd: &Nd) -> Self {
-        Self {
-            program: self.program.clone(),
-            nd: Some(nd.clone()),
+    fn command(&self, over: UcxOver, core: usize) -> Command {
+        if over != UcxOver::RcVerbs {
+            return on_core(core, &self.program);
         }
-    }
-
-    fn command(&self, core: usize) -> Command {
-        match &self.nd {
-            None => on_core(core, &self.program),
-            Some(nd) => {
-                let mut command = nd.run(core);
-                command.arg("--").arg(&self.program);
-                command
-            }
-        }
+        let mut command = self.nd.run(core);
+        command.arg("--").arg(&self.program);
+        command
     }
 
     fn run(
@@ -140,7 +131,7 @@ impl Ucx {
     ) -> Result<UcxResult, Failure> {
         let port = process::free_port()?;
         let base = |core| {
-            let mut command = self.command(core);
+            let mut command = self.command(over, core);
             command.envs(over.variables().iter().copied()).args([
                 "-p",
                 &port.to_string(),

@@ -11,7 +11,7 @@ use nd_perf::process;
 
 use super::Failure;
 use super::nd::Nd;
-use super::pairs::Pairs;
+use super::pairs::{Bound, Pairs};
 use super::peers::Pace;
 
 /// The requirement on a test.
@@ -26,10 +26,10 @@ pub struct ProgramTest {
 }
 
 /// Latencies may be this much longer than those of `nd perf`, where both poll, and where both sleep.
-const POLLING: f64 = 1.10;
-const SLEEPING: f64 = 1.20;
+const POLLING: Bound = Bound::AtMost(1.10);
+const SLEEPING: Bound = Bound::AtMost(1.20);
 /// Bandwidth is at least this much of that of `nd perf`.
-const BANDWIDTH: f64 = 0.95;
+const BANDWIDTH: Bound = Bound::AtLeast(0.95);
 
 /// Reads outstanding, at most.
 const MOST_READS: usize = 16;
@@ -80,9 +80,8 @@ impl ProgramTest {
         format!("{}{how}", self.program.installed_name())
     }
 
-    /// The bound of the ratio to `nd perf`: an upper one of latencies, a lower one of bandwidth.
-    #[must_use]
-    pub const fn bound(&self) -> f64 {
+    /// The bound of the ratio to `nd perf`.
+    const fn bound(&self) -> Bound {
         match (self.program.is_bandwidth(), self.events) {
             (true, _) => BANDWIDTH,
             (false, true) => SLEEPING,
@@ -122,7 +121,7 @@ impl ProgramTest {
             // all of them are through before it posts the next ones.
             depth: self.depth(),
             events: self.events,
-            writes: "sent", // as those of `nd perf`
+            writes: Writes::Sent, // as those of `nd perf`
             connection: Connection::RdmaCm,
         }
     }
@@ -133,8 +132,28 @@ impl ProgramTest {
 pub enum Connection {
     /// rdma_cm.
     RdmaCm,
-    /// The program, which exchanges their numbers over a socket of its own.
+    /// The program, which exchanges their numbers over its own socket.
     Numbers,
+}
+
+/// When a Write is done (`--writes` of `nd run`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writes {
+    /// When it is sent.
+    Sent,
+    /// When the peer has placed it.
+    Placed,
+}
+
+impl Writes {
+    /// The value of the option.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Placed => "placed",
+        }
+    }
 }
 
 /// A program of perftest by `nd run`, at both ends.
@@ -148,8 +167,8 @@ pub struct Perftest {
     pub depth: usize,
     /// It sleeps until an event comes, and does not poll.
     pub events: bool,
-    /// When its Writes are done: `sent` or `placed`.
-    pub writes: &'static str,
+    /// When its Writes are done.
+    pub writes: Writes,
     /// How it connects.
     pub connection: Connection,
 }
@@ -195,7 +214,7 @@ impl Perftest {
     fn command(&self, nd: &Nd, core: usize, port: u16, messages: u32) -> Command {
         let mut command = nd.run(core);
         if self.program.writes() {
-            command.args(["--writes", self.writes]);
+            command.args(["--writes", self.writes.name()]);
         }
         command.args(["--", &self.program.installed_name(), "-F"]);
         if self.connection == Connection::RdmaCm {
@@ -223,21 +242,8 @@ impl ProgramRow {
         let pace = Pace::new(nd.turn, test.size as usize);
         let name = format!("{} {}", test.name(), test.size);
         let program = || test.program().measure(nd, &pace);
-        let turns = Pairs::measure(turns, &name, program, || test.of_perf(nd))?;
+        let turns = Pairs::measure(turns, &name, test.bound(), program, || test.of_perf(nd))?;
         Ok(Self { test, turns })
-    }
-
-    /// Returns true if the ratio is within its bound.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        let bound = self.test.bound();
-        self.turns.ratio().is_some_and(|(ratio, ..)| {
-            if self.test.program.is_bandwidth() {
-                ratio >= bound
-            } else {
-                ratio <= bound
-            }
-        })
     }
 }
 
@@ -272,12 +278,15 @@ pub(super) mod tests {
     /// Rows that hold, and rows that do not.
     #[must_use]
     pub(in super::super) fn rows() -> Vec<ProgramRow> {
-        let row = |test, ratios: [f64; 3]| {
+        let row = |test: ProgramTest, ratios: [f64; 3]| {
             let turn = |ratio| Pair {
                 measured: ratio * 8_000.0,
                 beside: 8_000.0,
             };
-            let turns = Pairs(ratios.map(turn).to_vec());
+            let turns = Pairs {
+                turns: ratios.map(turn).to_vec(),
+                bound: test.bound(),
+            };
             ProgramRow { test, turns }
         };
         vec![
@@ -290,14 +299,9 @@ pub(super) mod tests {
 
     #[test]
     fn latencies_have_an_upper_bound_and_bandwidth_a_lower_one() {
-        let holds: Vec<_> = rows().iter().map(ProgramRow::holds).collect();
+        let holds: Vec<_> = rows().iter().map(|row| row.turns.holds()).collect();
         assert_eq!(holds, [true, false, true, false]);
         assert_eq!(rows()[0].turns.ratio(), Some((1.05, 1.0, 1.2)));
-        let none = ProgramRow {
-            test: ALL[0],
-            turns: Pairs::default(),
-        };
-        assert!(!none.holds() && none.turns.medians().is_none());
     }
 
     #[test]
