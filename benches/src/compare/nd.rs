@@ -97,10 +97,13 @@ impl Nd {
         })
     }
 
-    /// `nd run` on a core, with the setting of CRCs; `--` and a program follow.
+    /// `nd run` on a core, or on any, with the setting of CRCs; `--` and a program follow.
     #[must_use]
-    pub fn run(&self, core: usize) -> Command {
-        let mut command = on_core(core, &self.program);
+    pub fn run(&self, core: Option<usize>) -> Command {
+        let mut command = match core {
+            Some(core) => on_core(core, &self.program),
+            None => Command::new(&self.program),
+        };
         command.arg("run");
         if !self.crc {
             command.arg("--no-crc");

@@ -117,7 +117,7 @@ impl Ucx {
         if over != UcxOver::RcVerbs {
             return on_core(core, &self.program);
         }
-        let mut command = self.nd.run(core);
+        let mut command = self.nd.run(Some(core));
         command.arg("--").arg(&self.program);
         command
     }

@@ -212,7 +212,8 @@ impl Perftest {
     }
 
     fn command(&self, nd: &Nd, core: usize, port: u16, messages: u32) -> Command {
-        let mut command = nd.run(core);
+        // The thread of the library needs another core than a program that looks at its memory without a pause: see `nd perf --mode memory`.
+        let mut command = nd.run((!self.program.looks_at_memory()).then_some(core));
         if self.program.writes() {
             command.args(["--writes", self.writes.name()]);
         }
@@ -304,14 +305,18 @@ pub(super) mod tests {
         assert_eq!(rows()[0].turns.ratio(), Some((1.05, 1.0, 1.2)));
     }
 
-    #[test]
-    fn the_program_makes_the_test_that_nd_perf_makes() {
-        let nd = Nd {
+    fn nd() -> Nd {
+        Nd {
             program: "nd".into(),
             crc: false,
             turn: SHORTEST,
             systems_congestion: false,
-        };
+        }
+    }
+
+    #[test]
+    fn the_program_makes_the_test_that_nd_perf_makes() {
+        let nd = nd();
         let line = |test: ProgramTest| {
             let command = test.program().command(&nd, usize::MAX, 4000, 500);
             format!("{command:?}").replace('"', "")
@@ -330,5 +335,25 @@ pub(super) mod tests {
         let writes = line(ALL[11]);
         let start = "run --no-crc --writes sent -- ib_write_bw -F -R";
         assert!(writes.contains(start), "{writes}");
+    }
+
+    #[test]
+    fn a_program_that_looks_at_its_memory_runs_on_any_core() {
+        let nd = nd();
+        let started = |program| {
+            let test = Perftest {
+                program,
+                size: 8,
+                depth: 128,
+                events: false,
+                writes: Writes::Sent,
+                connection: Connection::Numbers,
+            };
+            let command = test.command(&nd, 0, 4000, 500);
+            command.get_program().to_owned()
+        };
+        assert_eq!(started(Program::WriteLat), "nd");
+        let on_core = nd_perf::process::on_core(0, &nd.program);
+        assert_eq!(started(Program::SendLat), on_core.get_program());
     }
 }

@@ -58,6 +58,12 @@ impl Program {
         matches!(self, Self::WriteBw | Self::WriteLat)
     }
 
+    /// Returns true if it looks at its memory without a pause, for what the other side writes there.
+    #[must_use]
+    pub const fn looks_at_memory(self) -> bool {
+        matches!(self, Self::WriteLat)
+    }
+
     /// perftest's name for the test, without the `ib_`.
     #[must_use]
     pub const fn name(self) -> &'static str {
