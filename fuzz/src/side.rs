@@ -140,6 +140,8 @@ pub(crate) struct Side {
     pub(crate) writes: Vec<(usize, Vec<u8>)>,
     /// A request was posted that has to fail. Nothing behind it may reach the peer's memory.
     doomed: bool,
+    /// The peer may take Immediate Data with certain octets for the announcement of a Send.
+    announces: bool,
     pub(crate) sends: VecDeque<Sent>,
     /// Octets of the last Write that was posted after the last Immediate Data.
     written: u32,
@@ -291,6 +293,7 @@ impl Side {
             sink_used: 0,
             writes: Vec::new(),
             doomed: false,
+            announces: config.recognition != Recognition::Never,
             sends: VecDeque::new(),
             written: 0,
             ready_between: false,
@@ -446,7 +449,10 @@ impl Side {
             data,
             solicited: flags.solicited,
         };
-        if self.post(RequestKind::Immediate, work, 0, flags).is_some() && !self.doomed {
+        let posted = self.post(RequestKind::Immediate, work, 0, flags).is_some();
+        // It seems to announce a Send.
+        self.doomed |= posted && self.announces && data[4..] == [0, 0, 0, 1];
+        if posted && !self.doomed {
             self.sends.push_back(Sent {
                 data: Vec::new(),
                 solicited: flags.solicited,

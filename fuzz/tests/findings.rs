@@ -46,3 +46,10 @@ fn a_read_as_the_ready_message_raises_a_limit_of_none() {
         "../corpus/startup/ready-read-raises-a-limit-of-none"
     ));
 }
+
+/// Immediate Data whose last four octets are those of an announcement took no Receive between sides that know each other, and the Send behind
+/// it took its place.
+#[test]
+fn a_number_of_the_client_announces_no_send() {
+    softnd_fuzz::pair(include_bytes!("../corpus/pair/number-that-announces"));
+}

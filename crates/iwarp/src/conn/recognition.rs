@@ -160,6 +160,12 @@ impl Connection {
         TransmitProgress::Again
     }
 
+    /// Returns true for Immediate Data of a client that a peer which recognizes this side would take for an announcement. Such a peer may
+    /// recognize this side earlier than it is recognized, and while it is not.
+    pub(super) fn seems_to_announce(&self, data: [u8; IMMEDIATE_LEN]) -> bool {
+        self.config.recognition != Recognition::Never && data[4..] == ANNOUNCES
+    }
+
     /// Takes Immediate Data that announces the next Send. It takes no Receive. Returns false if this is other Immediate Data.
     pub(super) fn take_announcement(
         &mut self,

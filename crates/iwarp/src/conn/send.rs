@@ -43,6 +43,13 @@ impl Connection {
         out: &mut TxBatch,
     ) -> TransmitProgress {
         let message = match self.initiator.get(self.initiator.next).operation {
+            Operation::Immediate { data, .. }
+            | Operation::WriteImmediate {
+                immediate: data, ..
+            } if self.seems_to_announce(data) => {
+                self.tx.failing = Some(FailingRequest::Unstarted(WqeStatus::InvalidRequest));
+                return TransmitProgress::Again;
+            }
             Operation::Send {
                 solicited,
                 invalidate,

@@ -78,7 +78,9 @@ pub enum Operation<D = ()> {
         /// Where the data is.
         remote: RemoteAddress,
     },
-    /// Eight octets that the peer's client finds in the result of a Receive, RFC 7306 section 6.
+    /// Eight octets that the peer's client finds in the result of a Receive, RFC 7306 section 6. If the last four are 0, 0, 0, 1, the peer
+    /// would take them for the announcement of a Send, unless this side [never](super::Recognition::Never) takes part in announcing: the
+    /// request fails with [`WqeStatus::InvalidRequest`], and so does a Write with such octets.
     Immediate {
         /// The octets in their order on the wire.
         data: [u8; 8],

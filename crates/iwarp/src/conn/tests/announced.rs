@@ -313,6 +313,39 @@ fn without_a_ready_to_receive_write_no_side_is_recognized() {
     }
 }
 
+/// The peer would take them for the announcement of the next Send, and the Receive would be that Send's.
+#[test]
+fn immediate_data_that_seems_to_announce_is_not_sent() {
+    let data = [9, 9, 9, 9, 0, 0, 0, 1];
+    let alone = Operation::Immediate {
+        data,
+        solicited: false,
+    };
+    let of_write = Operation::WriteImmediate {
+        data: Payload::Inline(&[]),
+        remote: remote(STag(1), 0),
+        immediate: data,
+        solicited: false,
+    };
+    for operation in [alone, of_write] {
+        for config in [agreed, by_writes] {
+            let (mut raw, _) = initiator(config(Role::Initiator));
+            raw.end.post(1, operation).unwrap();
+            raw.end.post(2, inline(&[b"behind"])).unwrap();
+            let sent = frames(&raw.transmit(), true);
+            let codes: Vec<_> = sent.iter().map(|ulpdu| ulpdu[1] & 0x0f).collect();
+            assert_eq!(codes, [7], "a Terminate alone");
+            let expected = [WqeStatus::InvalidRequest, WqeStatus::Flushed];
+            assert_eq!(outcomes(&raw.end), expected);
+        }
+        let (mut raw, _) = initiator(stream(Role::Initiator));
+        raw.end.post(1, operation).unwrap();
+        let sent = frames(&raw.transmit(), true);
+        assert!(sent.last().unwrap().ends_with(&data));
+        assert_eq!(outcomes(&raw.end), [WqeStatus::Success]);
+    }
+}
+
 /// Posted before the start, it fails if the peer turns out to be another, and is carried out otherwise.
 #[test]
 fn an_announced_send_may_be_posted_early() {
