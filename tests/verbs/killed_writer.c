@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     if (argc == 3)
         return writer(atoi(argv[2]));
     struct ibv_pd *pd;
-    struct numbered end;
+    static struct numbered end;
     NEED(pd = ibv_alloc_pd(open_first()));
     make_numbered(&end, pd);
     for (int round = 0; round < ROUNDS; round++)

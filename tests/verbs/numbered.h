@@ -26,6 +26,7 @@ static inline struct ibv_context *open_first(void)
     struct ibv_device **devices;
     struct ibv_context *context;
     NEED((devices = ibv_get_device_list(NULL)) && devices[0] && (context = ibv_open_device(devices[0])));
+    ibv_free_device_list(devices);
     return context;
 }
 

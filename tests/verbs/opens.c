@@ -1,4 +1,8 @@
-/* Threads call the wrappers of `nd run` at the same time, each for the first time in the process: all see the devices. */
+/* Threads call the wrappers of `nd run` at the same time, each for the first time in the process: all see the devices.
+
+       opens             as above, and starts `true`
+       opens PROGRAM     starts this program in place of `true`: itself, where others cannot load the libraries
+       opens end         ends */
 #define _GNU_SOURCE
 #include "common.h"
 
@@ -11,6 +15,7 @@ enum { THREADS = 6, ROUNDS = 20 };
 
 static pthread_barrier_t begins;
 static int failed[THREADS];
+static const char *started = "true";
 
 /* CHECK counts in a variable that threads may not share. */
 #define SEES(what) (*wrong += !(what))
@@ -39,13 +44,13 @@ static void looks(int *wrong)
 
 static void executes(int *wrong)
 {
-    char *arguments[] = { "true", NULL };
+    char *arguments[] = { (char *)started, "end", NULL };
     int status;
     pid_t child;
-    SEES(posix_spawnp(&child, "true", NULL, NULL, arguments, environ) == 0 && waitpid(child, &status, 0) == child && status == 0);
+    SEES(posix_spawnp(&child, started, NULL, NULL, arguments, environ) == 0 && waitpid(child, &status, 0) == child && status == 0);
     child = fork();
     if (child == 0) {
-        execvp("true", arguments);
+        execvp(started, arguments);
         _exit(1);
     }
     SEES(child > 0 && waitpid(child, &status, 0) == child && status == 0);
@@ -60,8 +65,12 @@ static void *runs(void *argument)
     return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "end") == 0)
+        return 0;
+    if (argc == 2)
+        started = argv[1];
     pthread_t threads[THREADS];
     NEED(pthread_barrier_init(&begins, NULL, THREADS) == 0);
     for (int index = 0; index < THREADS; index++)

@@ -111,7 +111,7 @@ int main(int argc, char **argv)
         waits();
         return done();
     }
-    struct pair pair;
+    static struct pair pair;
     make_pair(&pair);
     passes(&pair.client, &pair.server, NULL);
     passes(&pair.server, &pair.client, NULL);

@@ -30,6 +30,7 @@ static struct ibv_qp *make_numbered(struct end *end)
     NEED(devices && devices[0]);
     struct ibv_context *context = ibv_open_device(devices[0]);
     NEED(context);
+    ibv_free_device_list(devices);
     NEED(end->pd = ibv_alloc_pd(context));
     NEED(end->cq = ibv_create_cq(context, 4 * DEPTH, NULL, NULL, 0));
     NEED(posix_memalign((void **)&end->memory, 4096, MEMORY) == 0);
