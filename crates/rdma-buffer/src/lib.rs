@@ -6,7 +6,7 @@
 //! code that it needs.
 //!
 //! As the lowest crate of the libraries it also has the one way to their variables of the [`environment`], and counts [`forks`], and keeps
-//! [`signals`] from their threads. For programs it has the allocator's [`heaps`].
+//! [`signals`] from their threads, whose [`time_slice`] it can shorten. For programs it has the allocator's [`heaps`].
 
 mod buffer;
 mod copy;
@@ -16,6 +16,7 @@ mod extent;
 pub mod forks;
 pub mod heaps;
 pub mod signals;
+pub mod time_slice;
 mod usable;
 
 pub use buffer::Buffer;

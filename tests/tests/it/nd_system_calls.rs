@@ -37,8 +37,8 @@ const CALLS: [(Effect, &str); 3] = [
         IsDoneWithout,
         "clock_getres clock_gettime clock_nanosleep copy_file_range fadvise64 fallocate fchmod fsync ftruncate getcpu getcwd getdents64 \
          getppid getrusage gettid gettimeofday kill link linkat madvise mkdir nanosleep prlimit64 readlink readlinkat rename renameat \
-         renameat2 sched_getaffinity sched_getparam sched_getscheduler sched_setaffinity sched_yield sendfile splice sysinfo tgkill times umask \
-         unlink unlinkat getsockopt setsockopt shutdown",
+         renameat2 sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_setaffinity sched_setattr sched_yield sendfile \
+         splice sysinfo tgkill times umask unlink unlinkat getsockopt setsockopt shutdown",
     ),
     (
         IsNamed,

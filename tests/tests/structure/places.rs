@@ -72,10 +72,11 @@ const RULES: &[Rule] = &[
             "netdirect-com/src/import/file.rs",
             // Errno, the readiness of rdma-core's descriptors, and the addresses that devices have.
             "netdirect-verbs/src",
-            // The system's word on memory, forks, and signals, and the allocator's heaps.
+            // The system's word on memory, forks, signals and time slices, and the allocator's heaps.
             "rdma-buffer/src/forks.rs",
             "rdma-buffer/src/heaps.rs",
             "rdma-buffer/src/signals.rs",
+            "rdma-buffer/src/time_slice.rs",
             "rdma-buffer/src/usable.rs",
         ],
     },
@@ -387,6 +388,7 @@ const UNSAFE: &[&str] = &[
     "rdma-buffer/src/forks.rs",
     "rdma-buffer/src/heaps.rs",
     "rdma-buffer/src/signals.rs",
+    "rdma-buffer/src/time_slice.rs",
     "rdma-buffer/src/usable.rs",
 ];
 

@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use rdma_buffer::signals;
+use rdma_buffer::{signals, time_slice};
 
 use super::cpu_placement::{self, CpuPlacement, Moving, ThreadId};
 use super::domain::Domain;
@@ -97,6 +97,7 @@ impl Background {
             return Ok(this);
         }
         let run = move || {
+            time_slice::shorten();
             // No other code sets the ID.
             let _ = shared.thread.set(cpu_placement::this_thread());
             let thread = Thread::new(Arc::clone(&shared));

@@ -436,3 +436,23 @@ fn a_stream_that_cannot_be_put_back_is_asked_until_it_can() {
         Some(true)
     );
 }
+
+/// As far as the system tells: it has slices of threads since Linux 6.12, and may be built without the file that shows them.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_thread_has_the_shortest_time_slice() {
+    let shared = Background::start(set(), &Environment::System).unwrap();
+    let thread = shared.thread.wait().as_raw_nonzero();
+    let shown = std::fs::read_to_string(format!("/proc/self/task/{thread}/sched"));
+    shared.stop();
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split('.');
+    let version = [(); 2].map(|()| numbers.next().and_then(|number| number.parse().ok()));
+    let shown = shown.unwrap_or_default();
+    let slice = shown.lines().find_map(|line| line.strip_prefix("se.slice"));
+    if version >= [Some(6), Some(12)]
+        && let Some(slice) = slice
+    {
+        assert!(slice.ends_with(" 100000"), "{slice}");
+    }
+}
