@@ -13,6 +13,8 @@ use iwarp_io::transport::same_host::SameHost;
 use iwarp_io::transport::tcp::{Tcp, TcpOptions};
 use iwarp_io::transport::{Paired, Transport, Wire};
 use iwarp_mem::ring::{Ring, RingSize};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType,
 };
@@ -67,7 +69,7 @@ pub fn same_host(data: &[u8]) {
     }
     let expected = taken.filter(|offer| offer.memory.is_right(offer.size()));
 
-    rustix::net::connect(&socket, &at).expect("a listener");
+    connect(&socket, at);
     // The peer's close is a reset, so that no port waits for late segments.
     let at_once = Some(Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&socket, at_once).expect("a socket");
@@ -140,6 +142,19 @@ fn accept(mut accept: impl FnMut() -> std::io::Result<Wire>) -> Wire {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         accepted => Some(accepted.expect("a peer")),
     })
+}
+
+/// A signal of libFuzzer may interrupt the call, and the connection is then made without it.
+fn connect(socket: &OwnedFd, to: SocketAddr) {
+    match rustix::net::connect(socket, &to) {
+        Err(Errno::INTR) => {
+            let mut made = [PollFd::new(socket, PollFlags::OUT)];
+            retry_on_intr(|| poll(&mut made, None)).expect("a socket can be polled");
+            let error = rustix::net::sockopt::socket_error(socket).expect("a socket");
+            error.expect("a listener");
+        }
+        made => made.expect("a listener"),
+    }
 }
 
 /// The peer's first octets, and what the listener makes of them.
@@ -279,7 +294,7 @@ impl Offer {
         let socket = socket.expect("a socket");
         let name = format!("softnd-1/{at}");
         let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name");
-        rustix::net::connect(&socket, &name).expect("the listener's name");
+        retry_on_intr(|| rustix::net::connect(&socket, &name)).expect("the listener's name");
         let files = self.memory.make();
         let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
