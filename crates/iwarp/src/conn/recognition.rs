@@ -160,8 +160,8 @@ impl Connection {
         TransmitProgress::Again
     }
 
-    /// Returns true for Immediate Data of a client that a peer which recognizes this side would take for an announcement. Such a peer may
-    /// recognize this side earlier than it is recognized, and while it is not.
+    /// Returns true for Immediate Data of a client that the peer would take for an announcement if it recognizes this side. It may do so
+    /// before this side recognizes it.
     pub(super) fn seems_to_announce(&self, data: [u8; IMMEDIATE_LEN]) -> bool {
         self.config.recognition != Recognition::Never && data[4..] == ANNOUNCES
     }
